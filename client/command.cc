@@ -7,7 +7,10 @@
 #include <fstream>
 #include <iostream>
 #include <sstream>
+#include <vector>
 
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "client/flag_values.h"
 #include "client/shown.h"
 #include "core/base/byte_size.h"
@@ -209,13 +212,14 @@ void PrintSummary(const moe::v1::Finish& finish) {
 }
 
 std::string LossText(const moe::v1::RequestStats& s) {
-  const std::string halves = s.fast_matmul_tokens() > 0 ? StrCat(s.fast_matmul_tokens(), " tokens by fast-matmul") : "";
-  if (s.experts_lowered() + s.experts_skipped() + s.experts_masked() == 0) return halves.empty() ? "exact" : halves;
-  char text[160];
-  std::snprintf(text, sizeof(text), "%.2f %% of the gate mass lost: %llu experts lowered, %llu skipped, %llu choices masked",
-                100 * s.gate_mass_lost(), static_cast<unsigned long long>(s.experts_lowered()),
-                static_cast<unsigned long long>(s.experts_skipped()), static_cast<unsigned long long>(s.experts_masked()));
-  return halves.empty() ? text : StrCat(text, ", ", halves);
+  std::vector<std::string> parts;
+  if (s.experts_lowered() + s.experts_skipped() + s.experts_masked() > 0) {
+    parts.push_back(absl::StrFormat("%.2f %% of the gate mass lost: %d experts lowered, %d skipped, %d choices masked",
+                                    100 * s.gate_mass_lost(), s.experts_lowered(), s.experts_skipped(), s.experts_masked()));
+  }
+  if (s.fast_matmul_tokens() > 0) parts.push_back(StrCat(s.fast_matmul_tokens(), " tokens by fast-matmul"));
+  if (s.lossy_cached_tokens() > 0) parts.push_back(StrCat(s.lossy_cached_tokens(), " cached tokens that had lost something"));
+  return parts.empty() ? "exact" : absl::StrJoin(parts, ", ");
 }
 
 }  // namespace moed

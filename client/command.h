@@ -121,6 +121,6 @@ inline constexpr const char* kFidelityHelp =
 absl::StatusOr<std::string> ReadWholeFile(const std::string& path);
 std::string FinishName(moe::v1::FinishReason reason);      // as in the protocol: "stop_string"
 void PrintSummary(const moe::v1::Finish& finish);          // of an answer, one line to standard error
-std::string LossText(const moe::v1::RequestStats& stats);  // "exact", or what was lowered, skipped and masked
+std::string LossText(const moe::v1::RequestStats& stats);  // "exact", or what was lost, now or before
 
 }  // namespace moed

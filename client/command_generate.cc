@@ -50,14 +50,23 @@ nlohmann::json ChosenJson(const moe::v1::TokenLogprob& token) {
 }
 
 nlohmann::json StatsJson(const moe::v1::RequestStats& s) {
-  return {{"queue_seconds", s.queue_seconds()},     {"prefill_seconds", s.prefill_seconds()},
-          {"decode_seconds", s.decode_seconds()},   {"ttft_seconds", s.ttft_seconds()},
-          {"tpot_seconds", s.tpot_seconds()},       {"expert_hits", s.expert_hits()},
-          {"expert_misses", s.expert_misses()},     {"bytes_read", s.bytes_read()},
-          {"stall_seconds", s.stall_seconds()},     {"preemptions", s.preemptions()},
-          {"experts_lowered", s.experts_lowered()}, {"experts_skipped", s.experts_skipped()},
-          {"experts_masked", s.experts_masked()},   {"gate_mass_lost", s.gate_mass_lost()},
-          {"choices_dropped", s.choices_dropped()}, {"fast_matmul_tokens", s.fast_matmul_tokens()}};
+  return {{"queue_seconds", s.queue_seconds()},
+          {"prefill_seconds", s.prefill_seconds()},
+          {"decode_seconds", s.decode_seconds()},
+          {"ttft_seconds", s.ttft_seconds()},
+          {"tpot_seconds", s.tpot_seconds()},
+          {"expert_hits", s.expert_hits()},
+          {"expert_misses", s.expert_misses()},
+          {"bytes_read", s.bytes_read()},
+          {"stall_seconds", s.stall_seconds()},
+          {"preemptions", s.preemptions()},
+          {"experts_lowered", s.experts_lowered()},
+          {"experts_skipped", s.experts_skipped()},
+          {"experts_masked", s.experts_masked()},
+          {"gate_mass_lost", s.gate_mass_lost()},
+          {"choices_dropped", s.choices_dropped()},
+          {"fast_matmul_tokens", s.fast_matmul_tokens()},
+          {"lossy_cached_tokens", s.lossy_cached_tokens()}};
 }
 
 nlohmann::json AnswerJson(const Answer& answer, bool with_logprobs) {

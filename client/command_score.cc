@@ -71,6 +71,7 @@ struct Scored {
     lost.set_experts_masked(lost.experts_masked() + stats.experts_masked());
     lost.set_choices_dropped(lost.choices_dropped() + stats.choices_dropped());
     lost.set_fast_matmul_tokens(lost.fast_matmul_tokens() + stats.fast_matmul_tokens());
+    lost.set_lossy_cached_tokens(lost.lossy_cached_tokens() + stats.lossy_cached_tokens());
     lost.set_gate_mass_lost(lost.gate_mass_lost() + stats.gate_mass_lost() * response.logprobs_size());
   }
 };
@@ -132,7 +133,8 @@ void Print(const Scored& scored, const ScoreFlags& flags) {
                      {"experts_skipped", scored.lost.experts_skipped()},
                      {"experts_masked", scored.lost.experts_masked()},
                      {"gate_mass_lost", scored.lost.gate_mass_lost()},
-                     {"fast_matmul_tokens", scored.lost.fast_matmul_tokens()}};
+                     {"fast_matmul_tokens", scored.lost.fast_matmul_tokens()},
+                     {"lossy_cached_tokens", scored.lost.lossy_cached_tokens()}};
   if (flags.has_source()) {
     out["token_ids"] = scored.ids;
     out["logprobs"] = scored.logprobs;

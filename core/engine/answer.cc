@@ -15,9 +15,9 @@ Answer::Answer(const Tokenizer& tokenizer, const EngineRequest& request, const A
   if (!request.stopping.ignore_eos) ending_tokens_.insert(ending_tokens_.end(), limits.eos.begin(), limits.eos.end());
 }
 
-std::optional<FinishReason> Answer::Push(TokenInfo token, TokenDelta& delta) {
+std::optional<FinishReason> Answer::Push(TokenInfo token, TokenDelta& delta, bool may_end) {
   ++completion_tokens_;
-  if (Ends(token.token)) {
+  if (may_end && Ends(token.token)) {
     stop_token_ = token.token;
     delta.text += Flush();
     return FinishReason::kStop;

@@ -22,13 +22,14 @@ struct AnswerLimits {
 };
 
 // The token that ends the sequence (EOS, or a stop token of the request) is counted but is neither in a delta nor in the text.
-// `min_new_tokens` forbids those tokens, and no stop string ends within so many. Not synchronised.
+// `min_new_tokens` forbids those tokens, and no stop string ends within so many. Where the answer's format lets it not end yet
+// they are text. Not synchronised.
 class Answer {
  public:
   Answer(const Tokenizer& tokenizer, const EngineRequest& request, const AnswerLimits& limits);
 
   // The next token; appends to `delta`. A reason: this was the last one, and everything held back is in `delta`.
-  std::optional<FinishReason> Push(TokenInfo token, TokenDelta& delta);
+  std::optional<FinishReason> Push(TokenInfo token, TokenDelta& delta, bool may_end = true);
   // What is held back, for an answer that ends without a token of its own (time limit).
   std::string Flush();
 

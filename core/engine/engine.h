@@ -59,7 +59,7 @@ struct EngineRequest {
   RequestKind kind = RequestKind::kGenerate;
   std::vector<TokenId> prompt;     // >= 1 token; with a session those that follow its own, unless whole_prompt
   std::vector<TokenId> target;     // kScore of an encoder-decoder or a prefix-LM: what is scored given the prompt, >= 1 token
-  std::string session_id;          // "" = none; kGenerate only
+  std::string session_id;          // "" = none; kGenerate only. Of a tenant "TENANT/ID"
   bool whole_prompt = false;       // the prompt is all that the session shall hold: what both begin with is not computed again
   bool continues_session = false;  // the prompt was made to follow a session's tokens: ABORTED when that session is gone
   bool must_exist = false;         // NOT_FOUND where the session is not kept
@@ -121,6 +121,8 @@ struct FinishInfo {
   double gate_mass_lost = 0;
   uint64_t choices_dropped = 0;     // of a source's tokens, whose expert had no room left
   uint64_t fast_matmul_tokens = 0;  // computed by products of halves
+  // Taken over with keys and values that had lost something when they were computed, whether for it or for others before.
+  int lossy_cached_tokens = 0;
   std::vector<float>
       prompt_logprobs;  // kScore: one for each token of the target, or where none is due of the prompt but the first
   std::vector<std::vector<std::pair<TokenId, float>>> prompt_top;  // beside them with top_logprobs: alternatives, best first

@@ -56,6 +56,7 @@ FinishInfo Summarize(const LiveRequest& live, absl::Status status, FinishReason 
   const double lost = now.gate_mass_lost - live.counters_before.gate_mass_lost;
   finish.gate_mass_lost = routed > 0 ? lost / static_cast<double>(routed) : 0;
   finish.fast_matmul_tokens = live.fast_matmul_tokens;
+  finish.lossy_cached_tokens = live.lossy_cached_tokens;
   if (!finish.status.ok()) return finish;
   finish.prompt_logprobs = live.prompt_logprobs;
   finish.prompt_top = live.prompt_top;

@@ -49,6 +49,7 @@ struct LiveRequest {
   int preemptions = 0;
   int dropped = 0;  // see SequenceChunk
   uint64_t fast_matmul_tokens = 0;
+  int lossy_cached_tokens = 0;       // the most that were there when it began to run, and had lost something
   SequenceCounters counters_before;  // of the sequence when this request started
   int64_t started_nanos = 0;
   int64_t first_token_nanos = 0;

@@ -28,8 +28,6 @@ void Pace::OnEnd(int tokens) {
   tokens_per_request_ = first ? tokens : tokens_per_request_ * kRequestMemory + tokens * (1 - kRequestMemory);
 }
 
-double Pace::SecondsPerEnd() const { return tokens_ > 0 ? tokens_per_request_ * seconds_ / tokens_ : 0; }
-
 std::optional<double> Pace::PrefillSeconds(int tokens, int max_step_tokens) const {
   if (fastest_prefill_ <= 0 || std::min(tokens, max_step_tokens) > largest_prefill_) return std::nullopt;
   return tokens / fastest_prefill_;

@@ -16,7 +16,9 @@ class Pace {
 
   // Between two ends while requests are computed at the rate of the last steps: tokens of a request / tokens a second. 0: nothing
   // was measured.
-  double SecondsPerEnd() const;
+  double SecondsPerEnd() const { return SecondsFor(tokens_per_request_); }
+  // Until so many tokens are computed, at the same rate.
+  double SecondsFor(double tokens) const { return tokens_ > 0 ? tokens * seconds_ / tokens_ : 0; }
   // Of a prompt, alone, at the highest rate that any step with its tokens had, in steps of `max_step_tokens` at most. Absent: no
   // step was as large, so it might be faster than any rate that was seen.
   std::optional<double> PrefillSeconds(int tokens, int max_step_tokens) const;

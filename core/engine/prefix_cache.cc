@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <tuple>
 
+#include "core/base/check.h"
+
 namespace moed {
 
 bool PrefixCache::Less::Compare(const Key& a, const Key& b) {
@@ -77,6 +79,7 @@ void PrefixCache::Take(const Match& match, KvSequence& kv) {
 }
 
 void PrefixCache::Remember(const OwnedTokens& sequence, const KvSequence& kv, Fidelity fidelity) {
+  MOED_CHECK(static_cast<size_t>(kv.length) <= sequence.tokens.size());
   uint64_t parent = RootOf(sequence.owner);
   for (size_t i = 0; i < static_cast<size_t>(kv.length) / page_tokens_; ++i) {
     const Key key{parent, sequence.tokens.subspan(i * page_tokens_, page_tokens_)};
@@ -91,6 +94,7 @@ void PrefixCache::Remember(const OwnedTokens& sequence, const KvSequence& kv, Fi
 
 void PrefixCache::RememberTail(const OwnedTokens& sequence, const KvSequence& kv, Fidelity fidelity) {
   const size_t length = static_cast<size_t>(kv.length), full = length / page_tokens_;
+  MOED_CHECK(length <= sequence.tokens.size());
   if (length % page_tokens_ == 0) return;
   const auto parent = Chain(sequence, full);
   if (!parent) return;

@@ -186,7 +186,10 @@ absl::Status CheckTarget(const EngineRequest& request, const EngineLimits& limit
 }
 
 absl::Status CheckSessionFields(const EngineRequest& request, const EngineLimits& limits) {
-  MOED_RETURN_IF_ERROR(CheckName("session_id", request.session_id, request.continues_session ? 1 : 0, limits.request.name_bytes));
+  // Beside the id that its client chose the name has its tenant's part.
+  const int tenant_bytes = request.tenant.empty() ? 0 : static_cast<int>(request.tenant.size()) + 1;
+  MOED_RETURN_IF_ERROR(
+      CheckName("session_id", request.session_id, request.continues_session ? 1 : 0, limits.request.name_bytes + tenant_bytes));
   if (request.must_exist && request.session_id.empty()) return InvalidArgument("must_exist: needs a session_id");
   if (!request.expected_tokens) return absl::OkStatus();
   if (request.session_id.empty()) return InvalidArgument("expected_tokens: needs a session_id");

@@ -28,7 +28,7 @@ uint64_t Mix(uint64_t x) {
 
 bool Adjusts(const SamplingParams& params, const SamplingContext& context) {
   return !params.logit_bias.empty() || params.repetition_penalty != 1 || params.frequency_penalty != 0 ||
-         params.presence_penalty != 0 || !context.forbidden.empty() || !context.allowed.empty();
+         params.presence_penalty != 0 || !context.forbidden.empty() || !context.allowed.empty() || !context.avoided.empty();
 }
 
 // The highest logit, and whether all are numbers. In lanes, for the compiler's vectors.
@@ -98,6 +98,7 @@ void Sampler::Adjust(const SamplingParams& params, const SamplingContext& contex
   Penalize(params, context);
   if (!context.allowed.empty()) KeepAllowed(context);
   for (TokenId token : context.forbidden) adjusted_[token.value()] = kForbidden;
+  if (!context.avoided.empty()) Avoid(context.avoided);
 }
 
 void Sampler::KeepAllowed(const SamplingContext& context) {
@@ -111,6 +112,13 @@ void Sampler::KeepAllowed(const SamplingContext& context) {
     }
   }
   for (TokenId token : context.ending) adjusted_[token.value()] = weights_[token.value()];
+}
+
+void Sampler::Avoid(std::span<const TokenId> tokens) {
+  for (TokenId token : tokens) weights_[token.value()] = adjusted_[token.value()];  // not in use yet
+  for (TokenId token : tokens) adjusted_[token.value()] = kForbidden;
+  if (std::ranges::any_of(adjusted_, [](float logit) { return logit != kForbidden; })) return;
+  for (TokenId token : tokens) adjusted_[token.value()] = weights_[token.value()];
 }
 
 void Sampler::Penalize(const SamplingParams& params, const SamplingContext& context) {

@@ -3,7 +3,7 @@
 //   2 repetition_penalty   once for each token seen in prompt or answer: a positive logit is divided by it, a negative one
 //                          multiplied
 //   3 frequency, presence  logit -= frequency * count in the answer + presence * (count > 0)
-//   4 forbidden tokens     can not be chosen, nor what a format does not allow
+//   4 forbidden tokens     can not be chosen, nor what a format does not allow, nor what is avoided where anything else is left
 //   5 temperature          0: the highest logit, the lowest id among equals. Otherwise logits / temperature, softmax, and then
 //   6 top_k                the k most likely
 //   7 top_p                the fewest most likely of those whose probabilities sum to top_p of what step 6 left
@@ -30,6 +30,7 @@ struct SamplingContext {
   std::span<const TokenId> forbidden;  // not to be chosen now
   std::span<const uint64_t> allowed;   // where given, a bit for each token: others are not to be chosen, but for
   std::span<const TokenId> ending;     // these
+  std::span<const TokenId> avoided;    // to be chosen only where nothing else can be
 };
 
 // In [0, 1): the random number for the token that follows `length` others. The same on every machine.
@@ -48,6 +49,7 @@ class Sampler {
  private:
   void Adjust(const SamplingParams& params, const SamplingContext& context);
   void KeepAllowed(const SamplingContext& context);
+  void Avoid(std::span<const TokenId> tokens);
   void Penalize(const SamplingParams& params, const SamplingContext& context);
   void Weigh(std::span<const float> logits, const SamplingParams& params, float highest);
   size_t KeepTopK(std::span<const float> logits, int count);

@@ -139,7 +139,10 @@ void StepLoop::Schedule() {
   TakeSnapshot(budget);
   const BatchPlan plan = PlanStep(snapshot_, budget);
   for (size_t i = plan.running; i < live_.size() && live_[i]->running; ++i) Preempt(*live_[i]);
-  for (int i = 0; i < plan.running; ++i) live_[i]->running = true;  // before memory is looked for: theirs stays
+  for (int i = 0; i < plan.running; ++i) {  // before memory is looked for: theirs stays
+    if (live_[i]->started && !live_[i]->running) NoteTaken(*live_[i]);
+    live_[i]->running = true;
+  }
   for (int i = 0; i < plan.running; ++i) Reserve(*live_[i]);
   for (int i = 0; i < plan.running; ++i) AskDisk(*live_[i]);
   for (const PlannedChunk& chunk : plan.chunks) {
@@ -181,6 +184,7 @@ void StepLoop::Start(LiveRequest& live) {
   live.started_nanos = parts_.clock.NowNanos();
   live.counters_before = parts_.provider.sequence_counters(sequence.id);
   live.cached_tokens = live.last_checkpoint = sequence.kv.length;
+  NoteTaken(live);
   // As it is now a request that fails leaves it.
   if (checkpoints_ && !sequence.session.empty()) checkpoints_->Save(Owned(sequence), sequence.kv, sequence.kv_fidelity);
   counts_.prompt_tokens += live.prompt_tokens;
@@ -297,12 +301,13 @@ absl::Status StepLoop::Choose(LiveRequest& live, std::span<const float> logits) 
   const int answer_begin = live.source_tokens > 0 ? 1 : live.prompt_tokens;
   SamplingContext context{live.seed, known, answer_begin, live.answer->forbidden()};
   grammar::Matcher* const format = live.request.format.get();
+  const bool may_end = format == nullptr || format->MayEnd();
   if (format != nullptr) {
     MOED_ASSIGN_OR_RETURN(context.allowed, format->Allowed());
-    if (format->MayEnd()) context.ending = live.answer->ending();
+    (may_end ? context.ending : context.avoided) = live.answer->ending();
   }
   MOED_ASSIGN_OR_RETURN(const TokenId token, sampler_.Sample(logits, live.request.sampling, context));
-  if (format != nullptr && !live.answer->Ends(token)) {
+  if (format != nullptr && !(may_end && live.answer->Ends(token))) {
     MOED_RETURN_IF_ERROR(format->Accept(grammar::ProgramBytes(parts_.tokenizer, token)));
   }
   TokenInfo info{token};
@@ -312,7 +317,7 @@ absl::Status StepLoop::Choose(LiveRequest& live, std::span<const float> logits) 
     info.top = TopLogprobs(logits, normalizer, live.request.top_logprobs);
   }
   ++live.chosen;
-  live.ended = live.answer->Push(std::move(info), live.delta);
+  live.ended = live.answer->Push(std::move(info), live.delta, may_end);
   return absl::OkStatus();
 }
 
@@ -356,9 +361,12 @@ void StepLoop::NoteFastMatmul(LiveRequest& live, const SequenceChunk& chunk) {
 void StepLoop::Emit(LiveRequest& live) {
   if (live.answer->completion_tokens() == live.chosen) live.first_token_nanos = parts_.clock.NowNanos();
   counts_.generated_tokens += static_cast<uint64_t>(live.chosen);
-  intake_.CountGenerated(live.owner, std::exchange(live.chosen, 0));
   TokenDelta delta = std::exchange(live.delta, {});
-  for (const TokenInfo& token : delta.tokens) live.sequence->tokens.push_back(token.token);
+  // All but the last one that was chosen were of a draft, and are there.
+  for (auto i = static_cast<size_t>(live.chosen - 1); i < delta.tokens.size(); ++i) {
+    live.sequence->tokens.push_back(delta.tokens[i].token);
+  }
+  intake_.CountGenerated(live.owner, std::exchange(live.chosen, 0));
   if (!delta.tokens.empty() || !delta.text.empty()) live.observer->OnTokens(std::move(delta));
   if (live.ended) Finish(live, absl::OkStatus(), *live.ended);
 }
@@ -396,6 +404,10 @@ std::unique_ptr<Sequence> StepLoop::Retire(LiveRequest& live, bool succeeded) {
       parts_.kv.CutBack(kv, begun_with, kv.length);
     }
     sequence->TakeBack();
+  }
+  // Pages that were reserved, and not written to, are nobody's any more.
+  if (static_cast<int>(kv.pages.size()) > KvPool::PagesFor(kv.length, parts_.kv.page_tokens())) {
+    parts_.kv.CutBack(kv, kv.length, kv.length);
   }
   if (parts_.kv.Lost(kv)) ReleaseLost(*sequence, UsesPrefixes(live));
   if (parts_.spill) sequence->on_disk = parts_.spill->TokensOnDisk(sequence->id);

@@ -85,6 +85,7 @@ class StepLoop final : private StepWatcher {
   void EndCancelled();
   void EndOverdue();
   void EndHopeless();
+  double WaitSeconds(const LiveRequest& live, int before) const;
   absl::Status CheckDeadline(const LiveRequest& live, int before);
   int UnknownTokens(const LiveRequest& live);
   void EndAtTimeLimit(LiveRequest& live);
@@ -92,7 +93,7 @@ class StepLoop final : private StepWatcher {
   // Brings live_ in its order. Returns how many may run.
   int TakeTurns();
   std::vector<TurnEntry> TurnEntries() const;
-  void GiveWay();
+  const LiveRequest* GiveWay();
   std::vector<int> CountPagesOfTenants();
   void NoteHeavyTenants();
   void PublishRunning();
@@ -146,6 +147,7 @@ class StepLoop final : private StepWatcher {
   void CountComputed(LiveRequest& live, int tokens);
   void KeepCheckpoint(LiveRequest& live);
   void NoteLoss(LiveRequest& live);
+  void NoteTaken(LiveRequest& live);
   void NoteFastMatmul(LiveRequest& live, const SequenceChunk& chunk);
   void Emit(LiveRequest& live);
 

@@ -36,14 +36,15 @@ void StepLoop::AddDraft(LiveRequest& live) {
   chunks_.front().tokens = std::span<const TokenId>(tokens).subspan(tokens.size() - static_cast<size_t>(live.drafted) - 1);
 }
 
-// As if the tokens that were chosen had come one by one. Returns how many computed ones are forgotten.
+// As if the tokens that were chosen had come one by one: those of the draft that were stay where they are. Returns how many
+// computed ones are forgotten.
 int StepLoop::TakeBackDraft(LiveRequest& live) {
   if (live.drafted == 0) return 0;
   Sequence& sequence = *live.sequence;
-  sequence.tokens.resize(sequence.tokens.size() - static_cast<size_t>(live.drafted));
-  const int length = static_cast<int>(sequence.tokens.size()) - 1 + std::max(live.chosen, 1);
-  if (sequence.kv.length > length) parts_.kv.CutBack(sequence.kv, length, sequence.kv.length);
   const int right = std::max(live.chosen - 1, 0);
+  sequence.tokens.resize(sequence.tokens.size() - static_cast<size_t>(live.drafted - right));
+  const int length = static_cast<int>(sequence.tokens.size());
+  if (sequence.kv.length > length) parts_.kv.CutBack(sequence.kv, length, sequence.kv.length);
   live.trust.OnStep(live.drafted, right);
   counts_.drafted_tokens += static_cast<uint64_t>(live.drafted);
   counts_.accepted_draft_tokens += static_cast<uint64_t>(right);

@@ -152,6 +152,12 @@ void StepLoop::NoteLoss(LiveRequest& live) {
   }
 }
 
+// What it goes on with, and was not computed since it runs, may have lost what its own steps do not.
+void StepLoop::NoteTaken(LiveRequest& live) {
+  const Sequence& sequence = *live.sequence;
+  if (!sequence.kv_fidelity.exact()) live.lossy_cached_tokens = std::max(live.lossy_cached_tokens, sequence.kv.length);
+}
+
 // What is not known yet of a sequence that ends, or gives way.
 void StepLoop::RememberEnd(Sequence& sequence) {
   prefixes_->RememberTail(Owned(sequence), sequence.kv, sequence.kv_fidelity);

@@ -26,7 +26,7 @@ std::vector<TurnEntry> StepLoop::TurnEntries() const {
 
 int StepLoop::TakeTurns() {
   NoteHeavyTenants();
-  GiveWay();
+  const LiveRequest* const gave_way = GiveWay();
   const auto waiting = std::stable_partition(live_.begin(), live_.end(), [](const auto& live) { return live->running; });
   const auto earlier = [](const auto& a, const auto& b) { return a->id < b->id; };
   if (!std::is_sorted(waiting, live_.end(), earlier)) std::sort(waiting, live_.end(), earlier);
@@ -35,7 +35,9 @@ int StepLoop::TakeTurns() {
     std::stable_partition(live_.begin(), waiting, [this](const auto& live) { return !turns_.Heavy(live->owner); });
   }
   const auto running = static_cast<int>(waiting - live_.begin());
-  std::vector<size_t> next = turns_.Next(TurnEntries(), max_running_ - running);
+  std::vector<TurnEntry> entries = TurnEntries();
+  for (size_t i = 0; i < entries.size(); ++i) entries[i].gave_way = live_[i].get() == gave_way;
+  std::vector<size_t> next = turns_.Next(entries, max_running_ - running);
   for (size_t i = 0; i < next.size(); ++i) {
     const auto place = live_.begin() + running + static_cast<std::ptrdiff_t>(i);
     const auto taken = live_.begin() + static_cast<std::ptrdiff_t>(next[i]);
@@ -45,11 +47,14 @@ int StepLoop::TakeTurns() {
   return running + static_cast<int>(next.size());
 }
 
-// A tenant without a place does not wait for the end of another one's long answers.
-void StepLoop::GiveWay() {
+// A tenant without a place does not wait for the end of another one's long answers. Returns who gave way, or null.
+const LiveRequest* StepLoop::GiveWay() {
   const auto running = std::count_if(live_.begin(), live_.end(), [](const auto& live) { return live->running; });
-  if (running < max_running_ || static_cast<size_t>(running) == live_.size()) return;
-  if (const auto gives_way = turns_.GivesWay(TurnEntries(), max_running_)) Preempt(*live_[*gives_way]);
+  if (running < max_running_ || static_cast<size_t>(running) == live_.size()) return nullptr;
+  const auto gives_way = turns_.GivesWay(TurnEntries(), max_running_);
+  if (!gives_way) return nullptr;
+  Preempt(*live_[*gives_way]);
+  return live_[*gives_way].get();
 }
 
 // Each request is judged once, when it comes.
@@ -69,6 +74,15 @@ void StepLoop::EndHopeless() {
   for (auto& [live, status] : hopeless) Finish(*live, std::move(status), FinishReason::kStop);
 }
 
+// Until `before` of the others have ended: each takes what the last requests took, and all no longer than what they still need.
+double StepLoop::WaitSeconds(const LiveRequest& live, int before) const {
+  double tokens = 0;
+  for (const auto& other : live_) {
+    if (other.get() != &live) tokens += other->Pending() + (other->answer ? other->answer->most_left() : 0);
+  }
+  return std::min(before * pace_.SecondsPerEnd(), pace_.SecondsFor(tokens));
+}
+
 // `before`: requests whose ends it has to wait for.
 absl::Status StepLoop::CheckDeadline(const LiveRequest& live, int before) {
   const double left = SecondsBetween(parts_.clock.NowNanos(), live.request.deadline_nanos);
@@ -77,7 +91,7 @@ absl::Status StepLoop::CheckDeadline(const LiveRequest& live, int before) {
   std::optional<double> read;
   if (parts_.cold_seconds && FidelityOf(live) == Fidelity::Exact()) read = parts_.cold_seconds(tokens);
   const double prefill = std::max(computed.value_or(0), read.value_or(0));
-  const double wait = before * pace_.SecondsPerEnd();
+  const double wait = WaitSeconds(live, before);
   if ((wait + prefill) / kDoubt <= left) return absl::OkStatus();
   const std::string message = absl::StrFormat(
       "the deadline is in %.1f s, and the first token would take about %.1f s: %.1f s until %d requests have ended, %.1f s for "

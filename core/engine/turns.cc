@@ -73,7 +73,7 @@ std::vector<Turns::Queue> Turns::Queues(std::span<const TurnEntry> entries) cons
     Queue& queue = queues[place[entry.owner]];
     if (entry.running) {
       ++queue.running;
-    } else {
+    } else if (!entry.gave_way) {
       queue.waiting[IndexOf(entry.priority)].push_back(i);
     }
   }

@@ -26,6 +26,7 @@ struct TurnEntry {
   bool running = false;
   bool gives_way = false;  // a running one that goes on later without having lost much
   int tokens = 1;          // to be computed before its next one
+  bool gave_way = false;   // in this turn: the place that it had is not its own again
 };
 
 // Engine thread only.
@@ -44,7 +45,7 @@ class Turns {
   bool limits_kv() const { return limits_kv_; }  // some tenant has a share of keys and values
 
   // Indices of those of `entries`, in order of arrival, that run next if there are `places`, in order. Nobody gets more places
-  // than its tenant may have.
+  // than its tenant may have, and who gave way gets none.
   std::vector<size_t> Next(std::span<const TurnEntry> entries, int places) const;
   // Where all of `places` are taken: who gives its own to the next tenant that has none. It is the youngest running request of
   // the tenant that is furthest above its share of places.

@@ -1,10 +1,12 @@
 #include "server/rpc/call.h"
 
 #include <random>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_replace.h"
 #include "core/base/retry_after.h"
 #include "core/base/status.h"
 #include "core/base/tenant_limits.h"
@@ -75,7 +77,18 @@ void Call::Work(const std::function<void()>& work) {
 void Call::Reject(absl::Status status, std::optional<Rejection> rejection) {
   if (rejection.has_value()) environment_.metrics.CountRejected(*rejection);
   Account(status);
-  Fail(status);
+  Fail(ForClient(status));
+}
+
+absl::Status Call::ForClient(const absl::Status& status) const {
+  if (tenant().empty()) return status;
+  std::vector<std::pair<std::string, std::string>> names;
+  for (const std::string& name : {record_.session_id, SessionOf(tenant(), record_.id)}) {
+    if (!name.empty()) names.emplace_back(StrCat("\"", name, "\""), StrCat("\"", name.substr(tenant().size() + 1), "\""));
+  }
+  absl::Status told(status.code(), absl::StrReplaceAll(status.message(), names));
+  status.ForEachPayload([&](absl::string_view type, const absl::Cord& value) { told.SetPayload(type, value); });
+  return told;
 }
 
 void Call::RejectPrivately(const absl::Status& status, std::string_view logged) {

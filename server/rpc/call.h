@@ -132,6 +132,8 @@ class Call : public Outgoing, public std::enable_shared_from_this<Call> {
 
  private:
   void Work(const std::function<void()>& work);
+  // With session and request as the client names them: without its tenant's part.
+  absl::Status ForClient(const absl::Status& status) const;
   void EndBroken(const std::exception& error);
   // Writes down why the call is ended; false when something else ended it before.
   bool Claim(EndReason reason, const absl::Status& status);

@@ -31,6 +31,7 @@ void FillStats(const FinishInfo& finish, moe::v1::RequestStats& out) {
   out.set_gate_mass_lost(finish.gate_mass_lost);
   out.set_choices_dropped(finish.choices_dropped);
   out.set_fast_matmul_tokens(finish.fast_matmul_tokens);
+  out.set_lossy_cached_tokens(finish.lossy_cached_tokens);
 }
 
 void FillUsage(const FinishInfo& finish, moe::v1::Usage& out) {

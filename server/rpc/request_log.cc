@@ -99,6 +99,7 @@ std::string RequestLog::Line(const RequestRecord& record, std::string_view time)
     line["gate_mass_lost"] = finish.gate_mass_lost;
     line["choices_dropped"] = finish.choices_dropped;
     line["fast_matmul_tokens"] = finish.fast_matmul_tokens;
+    line["lossy_cached_tokens"] = finish.lossy_cached_tokens;
   }
   return line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }

@@ -85,6 +85,10 @@ class CommandsTest : public testing::Test {
     absl::MutexLock lock(&mutex_);
     answer_ = text;
   }
+  void AnswerFromLossyTokens(int count) {
+    absl::MutexLock lock(&mutex_);
+    lossy_cached_tokens_ = count;
+  }
   EngineRequest last_request() {
     absl::MutexLock lock(&mutex_);
     return last_request_;
@@ -96,7 +100,9 @@ class CommandsTest : public testing::Test {
     options.script = [this](const EngineRequest& request) {
       absl::MutexLock lock(&mutex_);
       last_request_ = request;
-      return ScriptOfText(answer_);
+      Script script = ScriptOfText(answer_);
+      script.finish.lossy_cached_tokens = lossy_cached_tokens_;
+      return script;
     };
     return options;
   }
@@ -109,6 +115,7 @@ class CommandsTest : public testing::Test {
   absl::Mutex mutex_;
   EngineRequest last_request_ ABSL_GUARDED_BY(mutex_);
   std::string answer_ ABSL_GUARDED_BY(mutex_) = "one two";
+  int lossy_cached_tokens_ ABSL_GUARDED_BY(mutex_) = 0;
 
  protected:
   ServerHarness server_;  // last: its script uses all of the above
@@ -121,6 +128,13 @@ TEST_F(CommandsTest, GenerateStreamsTheAnswerAndSumsItUp) {
   EXPECT_THAT(outcome.errors, AllOf(HasSubstr("[stop]"), HasSubstr("+ 7 new tokens"), HasSubstr("exact")));
   EXPECT_EQ(Run("generate --prompt-file " + File("prompt", "Once upon")).output, "one two\n");
   EXPECT_EQ(Run("generate --token-ids 1,2,3").output, "one two\n");
+}
+
+TEST_F(CommandsTest, WhatGoesOnFromALossIsNotCalledExact) {
+  AnswerFromLossyTokens(5);
+  const Outcome outcome = Run("generate --prompt 'Once upon'");
+  EXPECT_THAT(outcome.errors, AllOf(HasSubstr("5 cached tokens that had lost something"), Not(HasSubstr("exact"))));
+  EXPECT_EQ(RunJson("generate --prompt 'Once upon'").at("stats").at("lossy_cached_tokens"), 5);
 }
 
 TEST_F(CommandsTest, GenerateAsJsonHasAllOfIt) {

@@ -36,6 +36,7 @@ const CheckCase kWrong[] = {
     {"request_id", "0 bytes", [](auto& r) { r.name.clear(); }},
     {"request_id", "129 bytes", [](auto& r) { r.name = std::string(129, 'x'); }},
     {"session_id", "129 bytes", [](auto& r) { r.session_id = std::string(129, 'x'); }},
+    {"session_id", "135 bytes", [](auto& r) { r.tenant = "alice", r.session_id = "alice/" + std::string(129, 'x'); }},
     {"session_id", "control characters", [](auto& r) { r.session_id = "a\x1b[31m"; }},
     {"session_id", "control characters", [](auto& r) { r.session_id = "two\nlines"; }},
     {"session_id", "control characters", [](auto& r) { r.session_id = "a\xc2\x9b"; }},
@@ -145,6 +146,7 @@ TEST(RequestCheckTest, AlternativesOfATextToScoreAreBounded) {
 const std::function<void(EngineRequest&)> kRight[] = {
     [](auto&) {},
     [](auto& r) { r.name = r.session_id = std::string(128, 'x'); },
+    [](auto& r) { r.tenant = "alice", r.session_id = "alice/" + std::string(128, 'x'); },
     [](auto& r) { r.prompt.assign(31, TokenId(99)); },
     [](auto& r) { r.kind = RequestKind::kScore, r.prompt.assign(32, TokenId(0)); },
     [](auto& r) {

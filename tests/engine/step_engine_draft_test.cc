@@ -196,6 +196,23 @@ TEST(StepEngineDraftFailureTest, AStepThatFailsLeavesItsSessionAsItWas) {
   }
 }
 
+// A page that a draft has filled is known by the tokens that were chosen.
+TEST(StepEngineDraftPageTest, WhatADraftHasFilledIsKnown) {
+  const auto harness = Circling({}, true);
+  harness->model->logits = [](std::span<const TokenId> history, std::span<float> logits) {
+    FakeLogits(history, logits);
+    logits[static_cast<size_t>('a' + (history.back().value() - 'a' + 1) % 8)] += 100;
+  };
+  const std::vector<TokenId> prompt = Bytes("abcdefghabcdefgh");
+  const auto first = harness->Submit(Ask(prompt, 40));
+  harness->RunAll();
+  EXPECT_GT(harness->engine->Stats().accepted_draft_tokens, 20u);
+  const auto next = harness->Submit(Ask(Joined(prompt, first->tokens()), 1));
+  harness->RunAll();
+  EXPECT_EQ(next->cached_tokens, 55) << "all but the last, which is computed for its logits";
+  harness->ExpectClean();
+}
+
 TEST(StepEngineDraftFormatTest, DraftsKeepTheAnswersFormat) {
   grammar::MatcherPool pool(ByteTokenizer(), kVocabulary, 16 << 20);
   std::string texts[2];

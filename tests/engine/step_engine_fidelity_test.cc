@@ -120,6 +120,56 @@ TEST(StepEngineFidelityTest, ProductsOfHalvesAreToldAndStayFromStricterRequests)
   harness.ExpectClean();
 }
 
+// An answer is not exact that goes on from what was computed with a loss, though its own steps lose nothing.
+TEST(StepEngineFidelityTest, TheEndTellsOfLossesThatWereTakenOver) {
+  Harness harness;
+  harness.model->on_forward = [&](std::span<SequenceChunk> chunks) {
+    for (const SequenceChunk& chunk : chunks) {
+      if (!chunk.fidelity.exact()) ++harness.provider.lost[chunk.sequence].lowered;
+    }
+  };
+  const auto told = [&](char letter, Fidelity fidelity, const std::string& session = "") {
+    EngineRequest request = GreedyRequest(std::string(40, letter), 3);
+    request.fidelity = fidelity;
+    request.session_id = session;
+    const auto recorder = harness.Submit(std::move(request));
+    harness.RunAll();
+    EXPECT_TRUE(recorder->finish && recorder->finish->status.ok());
+    return std::pair(recorder->cached_tokens, recorder->finish->lossy_cached_tokens);
+  };
+  using Told = std::pair<int, int>;  // cached tokens, of which so many had lost something
+  EXPECT_EQ(told('x', Fidelity::Exact()), (Told{0, 0}));
+  EXPECT_EQ(told('x', Fidelity::Exact()), (Told{39, 0}));
+  EXPECT_EQ(told('x', Fidelity::Fast()), (Told{39, 0})) << "what an exact request has computed";
+  EXPECT_EQ(told('y', Fidelity::Fast()), (Told{0, 0}));
+  EXPECT_EQ(told('y', Fidelity::Fast()), (Told{39, 39}));
+  EXPECT_EQ(told('y', Fidelity::Exact()), (Told{0, 0}));
+  EXPECT_EQ(told('z', Fidelity::Fast(), "s"), (Told{0, 0}));
+  EXPECT_EQ(told('z', Fidelity::Fast(), "s"), (Told{42, 42}));
+  harness.ExpectClean();
+}
+
+TEST(StepEngineFidelityTest, WhoGaveWayTellsWhatItGoesOnWith) {
+  HarnessOptions options;
+  options.engine.max_running = 2;
+  Harness harness(options);
+  harness.model->on_forward = [&](std::span<SequenceChunk> chunks) {
+    for (const SequenceChunk& chunk : chunks) ++harness.provider.lost[chunk.sequence].lowered;
+  };
+  std::vector<std::shared_ptr<Recorder>> answers;
+  for (const char* tenant : {"many", "many", "single"}) {
+    EngineRequest request = GreedyRequest(std::string("hello ") + tenant, 8);
+    request.fidelity = Fidelity::Fast();
+    request.tenant = tenant;
+    answers.push_back(harness.Submit(std::move(request)));
+    harness.engine->RunOneStep();
+  }
+  harness.RunAll();
+  ASSERT_EQ(answers[1]->finish->preemptions, 1);
+  EXPECT_GT(answers[1]->finish->lossy_cached_tokens, 0);
+  EXPECT_EQ(answers[2]->finish->lossy_cached_tokens, 0);
+}
+
 TEST(StepEngineFidelityTest, OutOfRangeIsRefused) {
   Harness harness;
   for (const float wrong : {-.1f, 1.1f, std::nanf("")}) {

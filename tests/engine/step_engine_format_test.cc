@@ -90,6 +90,20 @@ TEST(StepEngineFormatTest, CutShortItIsABeginning) {
   EXPECT_EQ(recorder->finish->reason, FinishReason::kLength);
 }
 
+// What ends answers is avoided where the text may not end. Where the format allows nothing else it is text.
+TEST(StepEngineFormatTest, NothingEndsItBeforeItIsWhole) {
+  Harness harness;
+  for (const auto& [regex, text] : {std::pair("(abc){3}", "abcabcabc"), std::pair("[ab]{6}c", "aaaaaac")}) {
+    EngineRequest request = FormatRequest("p", {TextFormat::Kind::kRegex, regex});
+    request.stopping.stop_tokens = Bytes("b");
+    const auto recorder = harness.Submit(request);
+    harness.RunAll();
+    ASSERT_TRUE(recorder->finish->status.ok()) << recorder->finish->status;
+    EXPECT_EQ(recorder->text, text);
+    EXPECT_EQ(recorder->finish->reason, FinishReason::kStop);
+  }
+}
+
 TEST(StepEngineFormatTest, WhatDoesNotGoWithItIsRefused) {
   Harness harness;
   EngineRequest ignoring = FormatRequest("p", kRegex);

@@ -202,6 +202,22 @@ TEST(StepEngineSessionTest, WhatFailsOrIsCancelledLeavesTheSessionAsItWas) {
   }
 }
 
+TEST(StepEngineSessionTest, WhatWasReservedForATurnThatIsCancelledIsFreeAgain) {
+  Harness harness;
+  Conversation conversation{"s", {}};
+  conversation.Say(harness, Turn("s", "hello", 4));
+  const EngineRequest elder = GreedyRequest(std::string(40, 'y'), 4), younger = Turn("s", std::string(70, 'x'), 4);
+  const auto first = harness.Submit(elder), second = harness.Submit(younger);
+  harness.engine->RunOneStep();
+  ASSERT_TRUE(second->started);
+  EXPECT_TRUE(harness.engine->Cancel(harness.ids[younger.name], absl::CancelledError("no")));
+  harness.RunAll();
+  ExpectAnswer(*first, Reference(elder));
+  EXPECT_EQ(harness.engine->Stats().kv_pages_used, 1) << "of 8 tokens";
+  EXPECT_EQ(conversation.Say(harness, Turn("s", "more", 6))->cached_tokens, 8) << "nothing of the turn was computed";
+  harness.ExpectClean();
+}
+
 TEST(StepEngineSessionTest, ANewSessionWhoseFirstRequestFailsDoesNotExist) {
   Harness harness;
   harness.model->fails = [](const SequenceChunk&) { return absl::DataLossError("bad"); };

@@ -57,6 +57,30 @@ TEST(StepEngineTenantTest, AHundredRequestsDoNotDelayAnotherTenantsOne) {
   harness.ExpectClean();
 }
 
+// Whoever gives its place does not get it back at once, though its tenant has had less.
+TEST(StepEngineTenantTest, APlaceThatIsGivenGoesToTheOther) {
+  HarnessOptions options = Options(2, 8);
+  options.engine.max_context = 512;
+  options.engine.max_new_tokens = 300;
+  options.pages = 128;
+  Harness harness(options);
+  std::vector<std::pair<std::shared_ptr<Recorder>, Expected>> answers;
+  for (const char* prompt : {"a", "b"}) {
+    const EngineRequest request = GreedyRequest(prompt, 300);
+    answers.emplace_back(harness.Submit(Of("long", request)), Reference(request, {}, 512, 300));
+  }
+  harness.engine->RunOneStep();
+  const auto prompt = harness.Submit(Of("other", GreedyRequest(std::string(400, 'p'), 1)));
+  while (!prompt->finish) harness.engine->RunOneStep();
+  harness.engine->RunOneStep();  // who gave way goes on
+  const auto single = harness.Submit(Of("other", GreedyRequest("q", 3)));
+  EXPECT_EQ(StepsUntilStarted(harness, *single), 1);
+  harness.RunAll();
+  EXPECT_LE(harness.engine->Stats().preemptions, 2u);
+  for (const auto& [recorder, expected] : answers) ExpectAnswer(*recorder, expected);
+  harness.ExpectClean();
+}
+
 TEST(StepEngineTenantTest, WithoutAPrefixCacheItWaitsForTheFirstEnd) {
   HarnessOptions options = Options(2, 400);
   options.engine.prefix_cache = false;
@@ -318,6 +342,18 @@ TEST(StepEngineDeadlineTest, WhoWaitsTooLongMayComeAgain) {
   EXPECT_TRUE(absl::IsResourceExhausted(late)) << late;
   EXPECT_GT(*RetryAfterOf(late), 16);
   EXPECT_TRUE(harness.StatusOf(Of("other", GreedyRequest("c", 1)), 8).ok()) << "another tenant's is next";
+  harness.RunAll();
+  harness.ExpectClean();
+}
+
+TEST(StepEngineDeadlineTest, ALongRequestDoesNotSpeakForThoseThatCanOnlyBeShort) {
+  TimedHarness harness(Options(1, 8));
+  harness.Submit(GreedyRequest("a", 60));
+  harness.RunAll();
+  harness.Submit(GreedyRequest("b", 4));
+  harness.engine->RunOneStep();
+  ASSERT_GT(harness.engine->Stats().seconds_per_end, 40);
+  EXPECT_EQ(harness.StatusOf(GreedyRequest("c", 1), 10), absl::OkStatus());
   harness.RunAll();
   harness.ExpectClean();
 }

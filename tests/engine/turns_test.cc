@@ -78,6 +78,8 @@ TEST(TurnsTest, PlacesOfOneTurnAreSharedToo) {
   EXPECT_THAT(turns.Next(entries, 3), ElementsAre(0, 4, 1));
   EXPECT_THAT(turns.Next(entries, 9), ElementsAre(0, 4, 1, 2, 3)) << "the second of tenant 1 has no place";
   EXPECT_THAT(turns.Next(entries, 0), IsEmpty());
+  const std::vector<TurnEntry> given{{.owner = 0, .gave_way = true}, {0}, {1}};
+  EXPECT_THAT(turns.Next(given, 3), ElementsAre(1, 2)) << "the first has given its place";
 }
 
 TEST(TurnsTest, AHeavyTenantComesLast) {

@@ -108,7 +108,7 @@ ServerHarness::ServerHarness(HarnessOptions options)
       log_(*RequestLog::Open("/dev/null")),
       live_(options.untaken_bytes),
       workers_({.threads = 1, .max_jobs = 64, .max_bytes = 1 << 20}),
-      environment_{state_, workers_, sender_, requests_, *log_, live_, call_clock_},
+      environment_{state_, workers_, sender_, requests_, *log_, live_, call_clock_, options.tokens},
       inference_(environment_),
       control_({state_, sampler_, requests_, call_clock_,
                 [this] {

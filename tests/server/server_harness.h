@@ -84,8 +84,9 @@ struct HarnessOptions {
   std::function<std::unique_ptr<Engine>(Engine&)> wrap;  // what the server takes for its engine; absent: the scripted one
   size_t untaken_bytes = 64 << 20;                       // LiveCalls
   bool reflection = false;
-  int mapped_experts = 1;       // of the second layer in a map
-  size_t resident_experts = 2;  // of each layer
+  const Tokens* tokens = nullptr;  // null: everybody may ask
+  int mapped_experts = 1;          // of the second layer in a map
+  size_t resident_experts = 2;     // of each layer
 };
 
 // The engine steps only when told to (Step, StepUntilIdle), so that a test decides what happens when.

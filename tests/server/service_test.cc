@@ -269,6 +269,7 @@ TEST(FidelityTest, ReachesTheEngineAndWhatWasLostComesBack) {
     script.finish.experts_masked = 1;
     script.finish.gate_mass_lost = .125;
     script.finish.fast_matmul_tokens = 9;
+    script.finish.lossy_cached_tokens = 4;
     script.finish.prompt_logprobs = {-1};
     return script;
   }});
@@ -304,6 +305,7 @@ TEST(FidelityTest, ReachesTheEngineAndWhatWasLostComesBack) {
       EXPECT_EQ(stats.experts_masked(), 1u);
       EXPECT_EQ(stats.gate_mass_lost(), .125);
       EXPECT_EQ(stats.fast_matmul_tokens(), 9u);
+      EXPECT_EQ(stats.lossy_cached_tokens(), 4);
     }
   }
 }

@@ -2,10 +2,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "server/rpc/session_digest.h"
+#include "server/wire/tokens.h"
 #include "tests/server/server_harness.h"
+#include "tests/temporary_folder.h"
 
 namespace moed {
 namespace {
@@ -15,6 +18,7 @@ using moe::v1::GenerateResponse;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 GenerateRequest InSession(const std::string& session) {
   GenerateRequest request = TextRequest("x");
@@ -147,6 +151,36 @@ TEST(SessionTest, ControlListsThem) {
   request.set_most(1001);
   moe::v1::ListSessionsResponse response;
   EXPECT_THAT(ViolatedFields(server.control().ListSessions(&context, request, &response)), ElementsAre("most"));
+}
+
+// The engine keeps tenants' sessions apart by longer names, which their clients neither pay for nor hear.
+TEST(SessionTest, OfATenantTheyHaveTheNamesThatItsClientsGive) {
+  const TemporaryFolder folder;
+  TokenLine line{.name = "alice", .hash = HashOfToken("secret")};
+  line.scopes.Add(Scope::kInfer);
+  std::ofstream(folder / "tokens") << line.Text() << "\n";
+  const auto tokens = *Tokens::Read(folder / "tokens");
+  ServerHarness server({.tokens = tokens.get()});
+  server.RunFreely();
+  const auto as_alice = [](grpc::ClientContext& context) { context.AddMetadata("authorization", "Bearer secret"); };
+  const auto generate = [&](const GenerateRequest& request) {
+    grpc::ClientContext context;
+    as_alice(context);
+    GenerateResponse response;
+    return server.inference().Generate(&context, request, &response);
+  };
+  const std::string longest(128, 's');
+  EXPECT_TRUE(generate(InSession(longest)).ok());
+  EXPECT_THAT(ViolatedFields(generate(InSession(longest + "s"))), ElementsAre("session_id"));
+  GenerateRequest wrong = InSession(longest);
+  wrong.set_expected_tokens(0);
+  EXPECT_THAT(generate(wrong).error_message(), StartsWith("expected_tokens: session \"" + longest + "\" holds "));
+  grpc::ClientContext context;
+  as_alice(context);
+  moe::v1::DeleteSessionRequest unknown;
+  unknown.set_session_id("t");
+  moe::v1::DeleteSessionResponse response;
+  EXPECT_EQ(server.inference().DeleteSession(&context, unknown, &response).error_message(), "session_id: \"t\" is not kept here");
 }
 
 TEST(SessionTest, LogsHaveDigestsOfSessionsAlone) {
