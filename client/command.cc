@@ -204,7 +204,7 @@ void PrintSummary(const moe::v1::Finish& finish) {
   const double lookups = static_cast<double>(s.expert_hits() + s.expert_misses());
   std::fprintf(stderr,
                "[%s] %d prompt + %d new tokens | TTFT %.3f s | TPOT %.2f ms (%.1f tokens/s) | expert hit ratio %.1f %%, %s "
-               "read, %.3f s stalled | %s\n",
+               "read on demand, %.3f s stalled | %s\n",
                FinishName(finish.reason()).c_str(), finish.usage().prompt_tokens(), finish.usage().completion_tokens(),
                s.ttft_seconds(), s.tpot_seconds() * 1e3, s.tpot_seconds() > 0 ? 1 / s.tpot_seconds() : 0.0,
                lookups > 0 ? 100.0 * static_cast<double>(s.expert_hits()) / lookups : 0.0, FormatBytes(s.bytes_read()).c_str(),
