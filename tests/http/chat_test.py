@@ -217,6 +217,17 @@ class ChatTest(OpenAiTestCase):
         )  # fmt: skip
         self.assertEqual(same.choices[0].message.content, text)
 
+    def test_null_is_as_if_it_were_absent(self) -> None:
+        text = self.ask().choices[0].message.content
+        nulls = {"temperature": 0, "top_p": None, "prompt_logprobs": None, "response_format": {"type": "text", "what": None}}
+        messages = [{**MESSAGES[0], "what": None}]
+        self.assertEqual(self.ask(messages, extra_body=nulls).choices[0].message.content, text)
+        chunks = list(self.ask(stream=True, extra_body={"stream_options": {"include_usage": None, "what": None}}))
+        self.assertEqual("".join(chunk.choices[0].delta.content or "" for chunk in chunks), text)
+        for absent in ({"role": "user", "content": [{"type": "text", "text": None}]}, {"role": None, "content": "x"}):
+            with self.subTest(**absent), self.assertRaises(openai.BadRequestError):
+                self.ask([absent])
+
     def test_a_client_that_goes_away_ends_its_request(self) -> None:
         with self.running("--store", self.store, *SLOW) as daemon, front_of(daemon) as front, client_of(front) as client:
             stream = client.chat.completions.create(

@@ -302,6 +302,19 @@ class InferenceTest(ServedTest):
         status, answer = self.front.post(f"/v2/models/{MODEL}/generate", {"text_input": PROMPT, "parameters": {"stream": True}})
         self.assertEqual((status, "generate_stream" in answer["error"]), (400, True))
 
+    def test_null_is_as_if_it_were_absent(self) -> None:
+        path = f"/v2/models/{MODEL}/generate"
+        nulls = {"parameters": None, "sampling_parameters": None, "stop": None, "what": None, "id": None}
+        status, answer = self.front.post(path, {"text_input": PROMPT, "max_tokens": 24, "temperature": 0, **nulls})
+        self.assertEqual((status, answer.get("text_output")), (200, self.expected["text"]), answer)
+        tensor = {"name": "text_input", "shape": [1], "datatype": "BYTES", "data": [PROMPT], "parameters": None, "what": None}
+        body = {"inputs": [tensor], "outputs": None, "what": None, "parameters": {**GREEDY, "seed": None}}
+        status, answer = self.front.post(f"/v2/models/{MODEL}/infer", body)
+        self.assertEqual(status, 200, answer)
+        self.assertEqual(answer["outputs"][0]["data"], [self.expected["text"]])
+        status, answer = self.front.post(path, {"text_input": None})
+        self.assertEqual((status, answer["error"].partition(":")[0]), (400, "text_input"))
+
     # Who may ask, for how long
 
     def test_keys_are_asked_for(self) -> None:

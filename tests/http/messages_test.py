@@ -138,6 +138,16 @@ class MessagesTest(ServedTest):
             counted = self.client.messages.count_tokens(model=MODEL, messages=MESSAGES, system=system).input_tokens
             self.assertGreater(counted, plain)
 
+    def test_null_is_as_if_it_were_absent(self) -> None:
+        text = self.ask().content[0].text
+        self.assertEqual(self.ask(extra_body={"speed": None, "what": None}).content[0].text, text)
+        call = {"type": "tool_use", "id": "1", "name": "look", "input": {}, "toolset_name": None}
+        result = {"type": "tool_result", "tool_use_id": "1", "content": "none", "toolset_name": None}
+        turns = [*MESSAGES, {"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}]
+        self.assertEqual(self.ask(turns).type, "message")
+        with self.assertRaises(anthropic.BadRequestError):
+            self.ask([{"role": "user", "content": [{"type": "text", "text": None}]}])
+
     def test_what_is_wrong_is_named(self) -> None:
         image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "x"}}
         cases: list[tuple[dict[str, Any], str]] = [

@@ -63,7 +63,7 @@ absl::Status ReadBlock(const Json& json, std::string_view role, Block& block) {
   for (const BlockRow& row : kBlocks) {
     if (type != row.type || !(row.role.empty() || row.role == role)) continue;
     block.type = row.type;
-    if (!json.contains(std::string(row.needed))) return InvalidArgument(".", row.needed, ": missing");
+    if (!HasMember(json, row.needed)) return InvalidArgument(".", row.needed, ": missing");
     return ReadMembers(json, row.members, block);
   }
   return InvalidArgument(

@@ -5,6 +5,11 @@
 
 namespace moed::http {
 
+bool HasMember(const Json& object, std::string_view name) {
+  const auto member = object.find(name);
+  return member != object.end() && !member->is_null();
+}
+
 absl::StatusOr<bool> BoolOf(const Json& value) {
   if (!value.is_boolean()) return InvalidArgument(ShownJson(value), " is neither true nor false");
   return value.get<bool>();

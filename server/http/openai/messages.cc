@@ -36,7 +36,7 @@ absl::Status ReadPart(const Json& element, Part& part) {
   const Json type = element.value("type", Json());
   if (type.is_null()) return InvalidArgument(".type: missing; the only one that is understood is \"text\"");
   if (type != "text") return InvalidArgument(".type: ", ShownJson(type), " is not understood; the only one that is is \"text\"");
-  if (!element.contains("text")) return InvalidArgument(".text: missing");
+  if (!HasMember(element, "text")) return InvalidArgument(".text: missing");
   return ReadMembers(element, kPart, part);
 }
 
