@@ -65,7 +65,7 @@ class ChatTest(OpenAiTestCase):
         self.assertEqual({(chunk.id, chunk.object) for chunk in chunks}, {(first.id, "chat.completion.chunk")})
 
     def test_a_stream_ends_with_its_usage_where_that_is_asked_for(self) -> None:
-        *chunks, last = self.ask(stream=True, stream_options={"include_usage": True})
+        *chunks, last = self.ask(stream=True, stream_options={"include_usage": True, "continuous_usage_stats": True})
         self.assertEqual({chunk.usage for chunk in chunks}, {None})
         self.assertEqual((last.choices, last.usage.completion_tokens), ([], 24))
 

@@ -261,7 +261,7 @@ class TransportTest(RealProgramsTest):
 
     def test_head_is_answered_as_get_without_a_body(self) -> None:
         with self.front() as front, self.peer(front) as peer:
-            for path, expected in ((b"/healthz", 200), (b"/readyz", 503), (b"/nowhere", 404), (b"/", 200), (b"/v1/models", 503)):
+            for path, expected in ((b"/healthz", 200), (b"/health", 200), (b"/readyz", 503), (b"/nowhere", 404), (b"/", 200), (b"/v1/models", 503)):
                 request = path + b" HTTP/1.1\r\nhost: x\r\n\r\n"
                 peer.send(b"GET " + request)
                 status, of_get, body = peer.answer()

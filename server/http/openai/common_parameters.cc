@@ -22,10 +22,9 @@ absl::Status ApplyIncludeUsage(const Json& value, AnswerOptions& options) {
   MOED_ASSIGN_OR_RETURN(options.include_usage, BoolOf(value));
   return absl::OkStatus();
 }
-constexpr Parameter<AnswerOptions> kStreamOptions[] = {{"include_usage", ApplyIncludeUsage}, {"include_obfuscation", nullptr}};
-absl::Status ApplyStreamOptions(const Json& value, AnswerOptions& options) {
-  return ReadMembers(value, kStreamOptions, options);
-}
+constexpr Parameter<AnswerOptions> kStreamOptions[] = {
+    {"include_usage", ApplyIncludeUsage}, {"include_obfuscation", nullptr}, {"continuous_usage_stats", nullptr}};
+absl::Status ApplyStreamOptions(const Json& value, AnswerOptions& options) { return ReadMembers(value, kStreamOptions, options); }
 
 absl::Status ApplyN(const Json& value, AnswerOptions&) { return OnlyValue(value, 1, "one answer is given to a request"); }
 
