@@ -10,6 +10,7 @@
 
 #include "core/base/status.h"
 #include "core/chat/answer/call_reader.h"
+#include "core/chat/answer/json_scanner.h"
 #include "core/chat/answer/tool_schemas.h"
 #include "core/chat/error.h"
 #include "core/chat/json.h"
@@ -88,6 +89,12 @@ class ConversationBuilder {
     return Value();
   }
 
+  // Those that an answer's end cut off are what there is of them.
+  Value Arguments(const std::string& field, const std::string& json) {
+    const auto closed = chat::ClosedJson(json);
+    return Object(field, closed ? *closed : json);
+  }
+
   void CheckName(const std::string& field, const std::string& name) {
     if (name.empty()) errors_.Add(field, "empty, at least one byte is needed");
   }
@@ -146,7 +153,7 @@ class ConversationBuilder {
       std::vector<Dict::Entry> function, entries;
       Add(function, "name", Text(calls[i].mutable_name()));
       if (calls[i].arguments().empty()) calls[i].set_arguments("{}");
-      const Value arguments = Object(field + ".arguments", calls[i].arguments());
+      const Value arguments = Arguments(field + ".arguments", calls[i].arguments());
       Add(function, "arguments", model_.call_form().arguments_are_text ? Text(calls[i].mutable_arguments()) : arguments);
       Add(entries, "type", FunctionType());
       if (!calls[i].id().empty()) Add(entries, "id", Text(calls[i].mutable_id()));

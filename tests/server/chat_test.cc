@@ -165,7 +165,7 @@ TEST(ChatTest, RefusalsNameTheFieldAndTheReason) {
       {R"(messages {role: "user" content {}})", "messages[0].content[0]", "has no text"},
       {R"(messages {role: "user" reasoning: "x"})", "messages[0].reasoning", "only an assistant"},
       {R"(messages {role: "user" tool_calls {name: "f"}})", "messages[0].tool_calls", "only an assistant"},
-      {R"(messages {role: "assistant" tool_calls {name: "f" arguments: "{"}})", "messages[0].tool_calls[0].arguments", "no JSON"},
+      {R"(messages {role: "assistant" tool_calls {name: "f" arguments: "{]"}})", "messages[0].tool_calls[0].arguments", "no JSON"},
       {R"(messages {role: "assistant" tool_calls {arguments: "{}"}})", "messages[0].tool_calls[0].name", "empty"},
       {R"(messages {role: "user"} tools {name: "f" parameters: "[]"})", "tools[0].parameters", "no object"},
       {R"(messages {role: "user"} tools {})", "tools[0].name", "empty"},
