@@ -208,6 +208,15 @@ class ChatTest(OpenAiTestCase):
                 self.ask(**parameters)
             self.assertEqual(caught.exception.param, name, caught.exception.message)
 
+    def test_a_prompt_beyond_the_context_is_told_in_openais_words(self) -> None:
+        context = self.client.models.retrieve(MODEL).max_model_len
+        for length in (context, 100 * context):  # more bytes than the context holds, too
+            with self.assertRaises(openai.BadRequestError) as caught:
+                self.ask([{"role": "user", "content": " fox" * length}])
+            error = caught.exception
+            self.assertEqual((error.code, error.param, error.type), ("context_length_exceeded", "messages", "invalid_request_error"))
+            self.assertIn(f"This model's maximum context length is {context} tokens", error.message)
+
     def test_what_changes_nothing_is_taken(self) -> None:
         text = self.ask().choices[0].message.content
         same = self.ask(

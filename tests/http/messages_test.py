@@ -150,7 +150,12 @@ class MessagesTest(ServedTest):
             return [*MESSAGES, answer, {"role": "user", "content": "And then?"}]
 
         keep_all = [{"type": "clear_thinking_20251015", "keep": keep} for keep in ("all", {"type": "all"})]
-        same = {"speed": "standard", "inference_geo": "eu", "diagnostics": {"previous_message_id": None}, **edits(*keep_all)["extra_body"]}
+        same = {
+            "speed": "standard",
+            "inference_geo": "eu",
+            "diagnostics": {"previous_message_id": None},
+            **edits(*keep_all)["extra_body"],
+        }
         further = {"eager_input_streaming": True, "input_examples": [{}], "allowed_callers": ["direct"], "defer_loading": False}
         for plain, tool in ((self.ask(turns()), None), (self.ask(turns(), tools=[TOOL]), {**TOOL, **further})):
             answer = self.ask(turns(redacted), extra_body=same, **({"tools": [tool]} if tool else {}))
@@ -159,7 +164,7 @@ class MessagesTest(ServedTest):
     def test_null_is_as_if_it_were_absent(self) -> None:
         text = self.ask().content[0].text
         self.assertEqual(self.ask(extra_body={"speed": None, "what": None}).content[0].text, text)
-        call = {"type": "tool_use", "id": "1", "name": "look", "input": {}, "toolset_name": None}
+        call: dict[str, Any] = {"type": "tool_use", "id": "1", "name": "look", "input": {}, "toolset_name": None}
         result = {"type": "tool_result", "tool_use_id": "1", "content": "none", "toolset_name": None}
         turns = [*MESSAGES, {"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}]
         self.assertEqual(self.ask(turns).type, "message")
@@ -195,6 +200,15 @@ class MessagesTest(ServedTest):
             self.assertTrue(body["error"]["message"].startswith(f"{name}: "), body)
         with self.assertRaises(anthropic.NotFoundError):
             self.client.messages.create(**{**self.asked(), "model": "claude"})
+
+    def test_a_prompt_beyond_the_context_is_told_in_anthropics_words(self) -> None:
+        context = json.loads(self.front.get("/v1/models")[1])["data"][0]["max_model_len"]
+        for length in (context, 100 * context):  # more bytes than the context holds, too
+            with self.assertRaises(anthropic.BadRequestError) as caught:
+                self.ask([{"role": "user", "content": " fox" * length}])
+            error: Any = caught.exception.body
+            self.assertEqual(error["error"]["type"], "invalid_request_error")
+            self.assertRegex(error["error"]["message"], rf"^prompt is too long: [0-9]+ tokens > {context - 1} maximum")
 
     def test_keys_come_in_both_headers(self) -> None:
         known = (("claude", "infer", "a-key-of-sixteen-letters"), ("watcher", "observe", "a-key-of-twenty-letters"))

@@ -2,9 +2,11 @@
 
 #include <cmath>
 
+#include "absl/strings/numbers.h"
 #include "core/base/status.h"
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
+#include "server/wire/error_details.h"
 
 namespace moed::http {
 namespace {
@@ -58,6 +60,20 @@ void Describe(const google::rpc::BadRequest& bad, std::span<const FieldName> nam
   }
 }
 
+// nullopt for another domain's mark, or another mark.
+std::optional<PromptBeyondContext> ReadBeyondContext(const google::rpc::ErrorInfo& info) {
+  if (info.domain() != kErrorDomain || info.reason() != kContextLength) return std::nullopt;
+  const auto number = [&info](const char* name, int64_t& value) {
+    const auto found = info.metadata().find(name);
+    return found != info.metadata().end() && absl::SimpleAtoi(found->second, &value);
+  };
+  PromptBeyondContext beyond;
+  if (!number(kContextTokens, beyond.context_tokens)) return std::nullopt;
+  beyond.counted = number(kPromptTokens, beyond.prompt_tokens);
+  if (!beyond.counted) beyond.prompt_tokens = beyond.context_tokens + 1;
+  return beyond;
+}
+
 }  // namespace
 
 ApiError ErrorOf(const absl::Status& status) {
@@ -76,15 +92,19 @@ ApiError ErrorOf(const grpc::Status& status, std::span<const FieldName> names) {
   for (const google::protobuf::Any& detail : rich.details()) {
     google::rpc::BadRequest bad;
     google::rpc::RetryInfo retry;
+    google::rpc::ErrorInfo info;
     if (detail.UnpackTo(&bad) && bad.field_violations_size() > 0) {
       Describe(bad, names, error);
     } else if (detail.UnpackTo(&retry)) {
       error.retry_seconds = static_cast<double>(retry.retry_delay().seconds()) + retry.retry_delay().nanos() * 1e-9;
+    } else if (detail.UnpackTo(&info)) {
+      error.beyond_context = ReadBeyondContext(info);
     }
   }
   // Where waiting helps, the daemon says how long.
   const bool too_large = status.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED && !error.retry_seconds.has_value();
   if (too_large) error.status = kTooLarge, error.code = "request_too_large";
+  if (error.beyond_context) error.code = "context_length_exceeded";
   return error;
 }
 
