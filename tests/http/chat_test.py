@@ -26,7 +26,8 @@ IMAGE = {"type": "image_url", "image_url": {"url": "x"}}
 
 class ChatTest(OpenAiTestCase):
     def ask(self, messages: Any = None, **parameters: Any) -> Any:
-        parameters = {"max_completion_tokens": 24, "temperature": 0, **parameters}
+        length = {} if "max_tokens" in parameters else {"max_completion_tokens": 24}
+        parameters = {**length, "temperature": 0, **parameters}
         return self.client.chat.completions.create(model=MODEL, messages=messages or MESSAGES, **parameters)
 
     def test_an_answer_is_what_the_daemon_generates(self) -> None:
@@ -178,8 +179,10 @@ class ChatTest(OpenAiTestCase):
             ({"n": 2}, "n"),
             ({"temperature": -1}, "temperature"),
             ({"max_completion_tokens": 0}, "max_completion_tokens"),
-            ({"max_tokens": 5}, "max_tokens"),
+            ({"max_tokens": 5, "max_completion_tokens": 5}, "max_tokens"),
+            ({"max_tokens": 0}, "max_tokens"),
             ({"top_logprobs": 21, "logprobs": True}, "top_logprobs"),
+            ({"top_logprobs": 2}, "top_logprobs"),
             ({"response_format": {"type": "xml"}}, "response_format.type"),
             ({"response_format": {"type": "json_schema"}}, "response_format.json_schema.schema"),
             ({"parallel_tool_calls": 1}, "parallel_tool_calls"),
@@ -207,6 +210,19 @@ class ChatTest(OpenAiTestCase):
             with self.subTest(name, **parameters), self.assertRaises(openai.BadRequestError) as caught:
                 self.ask(**parameters)
             self.assertEqual(caught.exception.param, name, caught.exception.message)
+
+    def test_what_is_wrong_is_told_in_the_callers_words(self) -> None:
+        cases: list[tuple[dict[str, Any], str, str]] = [
+            ({"max_tokens": "3"}, '"3" is no whole number', "2147483647"),
+            ({"max_tokens": 1 << 40}, f"{1 << 40} is out of range", "2147483647"),
+            ({"top_logprobs": 2}, "logprobs: true", "response."),
+            ({"extra_body": {"fidelity": "x"}}, "fidelity: 'x': expected exact", "--fidelity"),
+        ]
+        for parameters, words, others in cases:
+            with self.subTest(**parameters), self.assertRaises(openai.BadRequestError) as caught:
+                self.ask(**parameters)
+            self.assertIn(words, caught.exception.message)
+            self.assertNotIn(others, caught.exception.message)
 
     def test_a_prompt_beyond_the_context_is_told_in_openais_words(self) -> None:
         context = self.client.models.retrieve(MODEL).max_model_len

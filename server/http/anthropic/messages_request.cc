@@ -203,6 +203,7 @@ constexpr FieldName kFieldNames[] = {
     {"max_new_tokens", "max_tokens"},
     {"stop_strings", "stop_sequences"},
     {"template_variables", "chat_template_kwargs"},
+    {"format", "output_config.format"},
     {"json_schema", "output_config.format.schema"},
     {"kind", "tool_choice.type"},
     {"name", "tool_choice.name"},

@@ -60,6 +60,18 @@ void Describe(const google::rpc::BadRequest& bad, std::span<const FieldName> nam
   }
 }
 
+// Of a refusal whose words alone begin with the field.
+void NameInWords(std::span<const FieldName> names, ApiError& error) {
+  const size_t end = error.message.find(": ");
+  if (end == std::string::npos) return;
+  for (const FieldName& name : names) {
+    if (std::string_view(error.message).substr(0, end) != name.field) continue;
+    error.parameter = std::string(name.parameter);
+    error.message = StrCat(name.parameter, error.message.substr(end));
+    return;
+  }
+}
+
 // nullopt for another domain's mark, or another mark.
 std::optional<PromptBeyondContext> ReadBeyondContext(const google::rpc::ErrorInfo& info) {
   if (info.domain() != kErrorDomain || info.reason() != kContextLength) return std::nullopt;
@@ -87,6 +99,7 @@ ApiError ErrorOf(const absl::Status& status) {
 ApiError ErrorOf(const grpc::Status& status, std::span<const FieldName> names) {
   const StatusRow& row = RowOf(status.error_code());
   ApiError error{.status = row.status, .message = status.error_message(), .code = std::string(row.name)};
+  NameInWords(names, error);
   google::rpc::Status rich;
   if (!rich.ParseFromString(status.error_details())) rich.Clear();
   for (const google::protobuf::Any& detail : rich.details()) {
