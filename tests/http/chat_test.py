@@ -24,6 +24,10 @@ TOOL = {"type": "function", "function": {"name": "look", "parameters": {"type": 
 IMAGE = {"type": "image_url", "image_url": {"url": "x"}}
 
 
+def allowed_tools(choice: dict[str, Any]) -> dict[str, Any]:
+    return {"tools": [TOOL], "tool_choice": {"type": "allowed_tools", "allowed_tools": choice}}
+
+
 class ChatTest(OpenAiTestCase):
     def ask(self, messages: Any = None, **parameters: Any) -> Any:
         length = {} if "max_tokens" in parameters else {"max_completion_tokens": 24}
@@ -147,6 +151,10 @@ class ChatTest(OpenAiTestCase):
             with client.chat.completions.stream(**wanted, tool_choice=named) as stream:
                 final = stream.get_final_completion().choices[0]
             self.assertEqual(final.message.tool_calls[0].function.arguments, call.arguments)
+            other = {"type": "function", "function": {"name": "other", "strict": True, "parameters": {"type": "object"}}}
+            allowed = {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [named]}}
+            answer = client.chat.completions.create(**{**wanted, "tools": [other, tool]}, tool_choice=allowed).choices[0]
+            self.assertEqual({each.function.name for each in answer.message.tool_calls}, {"look"})
             auto = client.chat.completions.create(**wanted).choices[0]
             self.assertIsNone(auto.message.tool_calls, "a tale")
 
@@ -198,6 +206,11 @@ class ChatTest(OpenAiTestCase):
             ({"tools": [TOOL], "tool_choice": "required"}, "tool_choice"),
             ({"tools": [TOOL], "tool_choice": {"type": "function", "function": {"name": "x"}}}, "tool_choice.function.name"),
             ({"tool_choice": "any"}, "tool_choice"),
+            (allowed_tools({"tools": []}), "tool_choice.allowed_tools.mode"),
+            (allowed_tools({"mode": "auto"}), "tool_choice.allowed_tools.tools"),
+            (allowed_tools({"mode": "none", "tools": []}), "tool_choice.allowed_tools.mode"),
+            (allowed_tools({"mode": "auto", "tools": [{"type": "function", "function": {"name": "x"}}]}),
+             "tool_choice.allowed_tools.tools[0].function.name"),
             ({"messages": "x"}, "messages"),
             ({"messages": [5]}, "messages[0]"),
             ({"messages": [{"role": 5, "content": "x"}]}, "messages[0].role"),
@@ -230,7 +243,9 @@ class ChatTest(OpenAiTestCase):
             with self.assertRaises(openai.BadRequestError) as caught:
                 self.ask([{"role": "user", "content": " fox" * length}])
             error = caught.exception
-            self.assertEqual((error.code, error.param, error.type), ("context_length_exceeded", "messages", "invalid_request_error"))
+            self.assertEqual(
+                (error.code, error.param, error.type), ("context_length_exceeded", "messages", "invalid_request_error")
+            )
             self.assertIn(f"This model's maximum context length is {context} tokens", error.message)
 
     def test_what_changes_nothing_is_taken(self) -> None:

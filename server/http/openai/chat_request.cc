@@ -11,7 +11,7 @@ namespace {
 absl::Status ApplyMessages(const Json& value, ChatDraft& draft) { return ReadMessages(value, draft.request); }
 absl::Status ApplyTools(const Json& value, ChatDraft& draft) { return ReadTools(value, draft.request); }
 absl::Status ApplyToolChoice(const Json& value, ChatDraft& draft) {
-  return ReadToolChoice(value, *draft.request.mutable_tool_choice());
+  return ReadToolChoice(value, *draft.request.mutable_tool_choice(), draft.allowed_tools);
 }
 
 // Of two names for one thing.
@@ -159,7 +159,9 @@ absl::StatusOr<ChatDraft> ReadChat(const std::string& body) {
   ChatDraft draft;
   MOED_RETURN_IF_ERROR(ReadParameters(json, ChatParameters(), CommonParameters(), draft));
   if (draft.request.messages().empty()) return InvalidArgument("messages: missing or empty");
-  if (draft.response.top_logprobs() > 0 && !draft.response.logprobs()) return InvalidArgument("top_logprobs: needs logprobs: true");
+  if (draft.allowed_tools) MOED_RETURN_IF_ERROR(KeepAllowedTools(*draft.allowed_tools, draft.request));
+  if (draft.response.top_logprobs() > 0 && !draft.response.logprobs())
+    return InvalidArgument("top_logprobs: needs logprobs: true");
   if (!draft.parallel_tool_calls) draft.request.mutable_tool_choice()->set_at_most_one(true);
   if (!draft.template_variables.empty()) draft.request.set_template_variables(draft.template_variables.dump());
   return draft;

@@ -1,6 +1,7 @@
 // /v1/chat/completions: from its JSON to a request of the daemon.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,6 +17,7 @@ namespace moed::http {
 struct ChatDraft : AnswerOptions {
   moe::v1::ChatRequest request;  // its messages and tools; the rest when it is sent
   Json template_variables = Json::object();
+  std::optional<std::vector<std::string>> allowed_tools;  // by their names; all where it is absent
   bool parallel_tool_calls = true;
   std::string_view max_tokens_name = "max_completion_tokens";  // the one of its two that was given
 };
