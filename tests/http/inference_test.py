@@ -129,6 +129,14 @@ class InferenceTest(ServedTest):
                     with self.assertRaises(InferenceServerException):
                         client.get_model_metadata(model, version)
 
+    def test_what_is_not_offered_of_a_model_is_told(self) -> None:
+        for path in (MODEL, f"{MODEL}/versions/1"):
+            for what in ("config", "stats"):
+                status, answer = self.front.get(f"/v2/models/{path}/{what}")
+                self.assertEqual((status, f'"{what}" is not offered' in json.loads(answer)["error"]), (404, True), answer)
+        self.assertIn(b"there is no model", self.front.get("/v2/models/other/config")[1])
+        self.assertIn(b'there is no version \\"2\\"', self.front.get(f"/v2/models/{MODEL}/versions/2")[1])
+
     # One response
 
     def test_an_answer_is_what_the_daemon_generates(self) -> None:
