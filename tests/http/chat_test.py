@@ -151,12 +151,26 @@ class ChatTest(OpenAiTestCase):
             with client.chat.completions.stream(**wanted, tool_choice=named) as stream:
                 final = stream.get_final_completion().choices[0]
             self.assertEqual(final.message.tool_calls[0].function.arguments, call.arguments)
+            self.check_that_a_cut_call_can_be_sent_back(client, {**wanted, "tool_choice": named})
             other = {"type": "function", "function": {"name": "other", "strict": True, "parameters": {"type": "object"}}}
             allowed = {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [named]}}
             answer = client.chat.completions.create(**{**wanted, "tools": [other, tool]}, tool_choice=allowed).choices[0]
             self.assertEqual({each.function.name for each in answer.message.tool_calls}, {"look"})
             auto = client.chat.completions.create(**wanted).choices[0]
             self.assertIsNone(auto.message.tool_calls, "a tale")
+
+    def check_that_a_cut_call_can_be_sent_back(self, client: Any, wanted: dict[str, Any]) -> None:
+        def cut(tokens: int) -> Any:
+            choice = client.chat.completions.create(**{**wanted, "max_completion_tokens": tokens}).choices[0]
+            calls = choice.message.tool_calls
+            return choice.message if choice.finish_reason == "length" and calls and calls[0].function.arguments else None
+
+        message = next(filter(None, map(cut, range(1, 400))))
+        with self.assertRaises(json.JSONDecodeError):
+            json.loads(message.tool_calls[0].function.arguments)
+        result = {"role": "tool", "tool_call_id": message.tool_calls[0].id, "content": "no such animal"}
+        again = client.chat.completions.create(**{**wanted, "messages": [*MESSAGES, message, result]})
+        self.assertEqual(again.choices[0].finish_reason, "tool_calls")
 
     def test_sessions_say_what_they_hold(self) -> None:
         def turn(content: str, stream: bool = False, headers: Any = None, **expected: Any) -> Any:
