@@ -146,7 +146,7 @@ void GenerateFlags::Define(CLI::App& app) {
 }
 
 absl::Status GenerateFlags::Apply(moe::v1::GenerateRequest& request) const {
-  MOED_ASSIGN_OR_RETURN(const auto wanted, AsUsage(ParseFidelity(fidelity)));
+  MOED_ASSIGN_OR_RETURN(const auto wanted, AsUsage(FidelityOfFlag(fidelity)));
   if (wanted) *request.mutable_fidelity() = *wanted;
   request.set_priority(priority);
   *request.mutable_sampling() = sampling;

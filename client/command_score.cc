@@ -152,7 +152,7 @@ absl::Status PrepareScore(ScoreFlags& flags) {
   if (!flags.source_token_ids.empty() + !flags.source_file.empty() + !flags.source.empty() > 1) {
     return UsageError("give at most one of --source, --source-file, --source-token-ids");
   }
-  MOED_ASSIGN_OR_RETURN(const auto fidelity, AsUsage(ParseFidelity(flags.fidelity)));
+  MOED_ASSIGN_OR_RETURN(const auto fidelity, AsUsage(FidelityOfFlag(flags.fidelity)));
   if (fidelity) *flags.form.mutable_fidelity() = *fidelity;
   MOED_RETURN_IF_ERROR(ReadInto(flags.source, flags.source_file));
   return ReadInto(flags.text, flags.file);

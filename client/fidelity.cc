@@ -1,6 +1,7 @@
 #include "client/fidelity.h"
 
 #include <cstdio>
+#include <utility>
 
 #include "core/base/status.h"
 
@@ -22,9 +23,14 @@ absl::StatusOr<std::optional<moe::v1::Fidelity>> ParseFidelity(const std::string
     fidelity.set_kind(Fidelity::BOUNDED);
     fidelity.set_max_gate_mass(mass);
   } else {
-    return InvalidArgument("--fidelity '", text, "': expected exact, fast-matmul, bounded:X with X from 0 to 1, or fast");
+    return InvalidArgument("'", text, "': expected exact, fast-matmul, bounded:X with X from 0 to 1, or fast");
   }
   return fidelity;
+}
+
+absl::StatusOr<std::optional<moe::v1::Fidelity>> FidelityOfFlag(const std::string& text) {
+  auto fidelity = ParseFidelity(text);
+  return fidelity.ok() ? std::move(fidelity) : Annotate(fidelity.status(), "--fidelity");
 }
 
 }  // namespace moed

@@ -11,5 +11,7 @@ namespace moed {
 
 // "exact", "fast-matmul", "bounded:X" or "fast"; "" is nothing. INVALID_ARGUMENT says what is allowed.
 absl::StatusOr<std::optional<moe::v1::Fidelity>> ParseFidelity(const std::string& text);
+// The same of the flag --fidelity, which the error names.
+absl::StatusOr<std::optional<moe::v1::Fidelity>> FidelityOfFlag(const std::string& text);
 
 }  // namespace moed

@@ -69,7 +69,7 @@ int RunDaemon(const std::vector<std::string>& arguments, std::string_view more_h
     return 0;
   }
   if (absl::Status status = CheckConfig(outcome->config); !status.ok()) return Fail(status, 2);
-  if (absl::Status status = CheckOutputs(outcome->config); !status.ok()) return Fail(status, 2);
+  if (absl::Status status = CheckFolders(outcome->config); !status.ok()) return Fail(status, 2);
   spdlog::set_default_logger(spdlog::stderr_logger_mt("moed"));
   spdlog::set_pattern("%Y-%m-%dT%H:%M:%S.%e%z %l %v");
   spdlog::set_level(spdlog::level::from_str(outcome->config.log_level));

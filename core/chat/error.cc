@@ -9,6 +9,7 @@ namespace moed::chat {
 namespace {
 
 constexpr absl::string_view kRaised = "moed/chat-template-raised";
+constexpr absl::string_view kTooLong = "moed/chat-template-too-long";
 constexpr absl::string_view kLine = "moed/chat-template-line";
 
 }  // namespace
@@ -20,6 +21,14 @@ absl::Status Raised(std::string_view words) {
 }
 
 bool IsRaised(const absl::Status& status) { return status.GetPayload(kRaised).has_value(); }
+
+absl::Status TooLong(size_t most_bytes) {
+  absl::Status status = ResourceExhausted("the chat template writes more than ", most_bytes, " bytes");
+  status.SetPayload(kTooLong, absl::Cord("1"));
+  return status;
+}
+
+bool IsTooLong(const absl::Status& status) { return status.GetPayload(kTooLong).has_value(); }
 
 std::optional<int> LineOf(const absl::Status& status) {
   const auto payload = status.GetPayload(kLine);

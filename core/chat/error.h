@@ -2,6 +2,7 @@
 // are RESOURCE_EXHAUSTED.
 #pragma once
 
+#include <cstddef>
 #include <optional>
 
 #include "absl/status/status.h"
@@ -12,6 +13,10 @@ namespace moed::chat {
 // What the template itself said with raise_exception(words): exactly these words.
 absl::Status Raised(std::string_view words);
 bool IsRaised(const absl::Status& status);
+
+// RESOURCE_EXHAUSTED: the text that comes out has become longer than it may.
+absl::Status TooLong(size_t most_bytes);
+bool IsTooLong(const absl::Status& status);
 
 // The line of the template that was running, where it is known.
 std::optional<int> LineOf(const absl::Status& status);

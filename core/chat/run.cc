@@ -1,6 +1,7 @@
 #include "core/chat/run.h"
 
 #include "core/base/status.h"
+#include "core/chat/error.h"
 #include "core/chat/python_text.h"
 
 namespace moed::chat {
@@ -25,10 +26,7 @@ absl::Status Run::Fits(size_t bytes) const {
 }
 
 absl::Status Run::FitsOutput(size_t bytes) const {
-  if (bytes > limits_.output_bytes) {
-    return ResourceExhausted("the chat template writes more than ", limits_.output_bytes, " bytes");
-  }
-  return absl::OkStatus();
+  return bytes > limits_.output_bytes ? TooLong(limits_.output_bytes) : absl::OkStatus();
 }
 
 absl::Status Run::TooDeep() {

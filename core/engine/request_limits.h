@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 
 namespace moed {
 
@@ -16,7 +17,7 @@ struct RequestLimits {
   int top_logprobs = 20;
   int scored_alternatives = 8192;         // of a text to score, tokens x top_logprobs
   size_t text_bytes = size_t{1} << 20;    // to be tokenised, or made of tokens
-  size_t prompt_bytes = size_t{1} << 20;  // of a prompt's text; no more than can fit the context
+  size_t prompt_bytes = size_t{1} << 20;  // of a prompt's text; less than text_bytes: no longer one fits the context
   size_t word_bytes = size_t{64} << 10;   // of a stretch of text that the tokenizer merges as a whole
   int prompt_tokens = 1 << 20;            // that are given as tokens
   int messages = 2048;                    // of a conversation
@@ -29,6 +30,9 @@ struct RequestLimits {
   size_t held_answer_bytes = 16 << 10;          // of an answer that may become a call of a tool
   size_t format_bytes = size_t{64} << 10;       // of a JSON schema or a regular expression
   size_t unknown_bytes = 16 << 10;              // in fields that this version does not know
+
+  // Tokens of the context, where no longer text than prompt_bytes fits it.
+  std::optional<int> ContextOfText() const { return prompt_bytes < text_bytes ? std::optional(prompt_tokens) : std::nullopt; }
 };
 
 }  // namespace moed

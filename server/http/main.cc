@@ -42,9 +42,14 @@ constexpr std::string_view kAnthropicId = "request-id";
 
 HttpReply Text(int status, std::string text) { return {.status = status, .content_type = "text/plain", .body = std::move(text)}; }
 
+Route AliveRoute(std::string_view path) {
+  return {"GET", path, true, OpenAiError, [](const auto& exchange) { exchange->Reply(Text(200, "ok\n")); }};
+}
+
 std::vector<Route> MakeRoutes(Daemon& daemon, const ModelNames& models, ExpertWatches& watches) {
   return {
-      {"GET", "/healthz", true, OpenAiError, [](const auto& exchange) { exchange->Reply(Text(200, "ok\n")); }},
+      AliveRoute("/healthz"),
+      AliveRoute("/health"),  // as vLLM has it
       {"GET", "/readyz", true, OpenAiError,
        [&](const auto& exchange) {
          exchange->Reply(daemon.serves() ? Text(200, "ok\n") : Text(503, "the daemon does not serve, or the server is ending\n"));

@@ -1,5 +1,6 @@
 #include "server/http/options.h"
 
+#include <algorithm>
 #include <cctype>
 #include <utility>
 
@@ -21,7 +22,7 @@ constexpr const char* kFooter =
     "\n"
     "Signals: SIGTERM and SIGINT drain (answers go on for --drain-seconds); a second one ends at once. SIGHUP reads "
     "certificates\n"
-    "anew.";
+    "and tokens anew.";
 
 // "--max-body" is MOED_HTTP_MAX_BODY.
 std::string VariableName(const std::string& flag) {
@@ -132,6 +133,9 @@ absl::Status Apply(const Texts& texts, Options& options) {
     const auto address = ParseAddress(texts.inference_listen);
     if (!address.ok()) return Annotate(address.status(), "--listen-inference");
     options.inference_listen = *address;
+  }
+  if (std::ranges::find(options.model_names, "") != options.model_names.end()) {
+    return InvalidArgument("--model-name: empty, a name is wanted");
   }
   MOED_RETURN_IF_ERROR(bytes_of("--max-body", texts.max_body, limits.body_bytes));
   MOED_RETURN_IF_ERROR(bytes_of("--max-bodies", texts.max_bodies, limits.bodies_bytes));

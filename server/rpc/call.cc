@@ -25,7 +25,7 @@ std::string MakeUpId() {
 absl::Status CheckReady(const ServerState& state, RequestMetrics& metrics) {
   if (state.refusing()) {
     metrics.CountRejected(Rejection::kDraining);
-    return absl::UnavailableError("the server is draining: it ends soon and takes no new requests");
+    return absl::UnavailableError("the server is draining: it takes no new requests");
   }
   const absl::Status loaded = state.CheckLoaded();
   if (!loaded.ok()) metrics.CountRejected(Rejection::kNotReady);

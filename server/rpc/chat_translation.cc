@@ -10,6 +10,7 @@
 
 #include "core/base/status.h"
 #include "core/chat/answer/call_reader.h"
+#include "core/chat/answer/json_scanner.h"
 #include "core/chat/answer/tool_schemas.h"
 #include "core/chat/error.h"
 #include "core/chat/json.h"
@@ -52,6 +53,7 @@ class ConversationBuilder {
   }
   const Value& tools() const { return tools_; }
   size_t room() const { return room_; }
+  bool full() const { return full_; }
 
  private:
   bool Take(size_t bytes) {
@@ -86,6 +88,12 @@ class ConversationBuilder {
       return *value;
     }
     return Value();
+  }
+
+  // Those that an answer's end cut off are what there is of them.
+  Value Arguments(const std::string& field, const std::string& json) {
+    const auto closed = chat::ClosedJson(json);
+    return Object(field, closed ? *closed : json);
   }
 
   void CheckName(const std::string& field, const std::string& name) {
@@ -146,7 +154,7 @@ class ConversationBuilder {
       std::vector<Dict::Entry> function, entries;
       Add(function, "name", Text(calls[i].mutable_name()));
       if (calls[i].arguments().empty()) calls[i].set_arguments("{}");
-      const Value arguments = Object(field + ".arguments", calls[i].arguments());
+      const Value arguments = Arguments(field + ".arguments", calls[i].arguments());
       Add(function, "arguments", model_.call_form().arguments_are_text ? Text(calls[i].mutable_arguments()) : arguments);
       Add(entries, "type", FunctionType());
       if (!calls[i].id().empty()) Add(entries, "id", Text(calls[i].mutable_id()));
@@ -266,10 +274,24 @@ class CallRules {
 };
 
 // What the template itself says arrives with its words alone. Its limits are those of a request.
-absl::Status ChatTemplateError(const absl::Status& status) {
+absl::Status WordsOfTemplate(const absl::Status& status) {
   const auto line = chat::LineOf(status);
   if (chat::IsRaised(status) || !line || !absl::IsInvalidArgument(status)) return FieldError("messages", status.message());
   return FieldError("messages", "line ", *line, " of the chat template: ", status.message());
+}
+
+absl::Status ChatTemplateError(const absl::Status& status, std::optional<int> beyond_context, const RequestLimits& limits) {
+  if (chat::IsTooLong(status)) beyond_context = limits.ContextOfText();
+  const bool marked = beyond_context && absl::IsResourceExhausted(status);
+  return marked ? BeyondContext(WordsOfTemplate(status), *beyond_context) : WordsOfTemplate(status);
+}
+
+size_t BytesOfContents(const moe::v1::ChatRequest& request) {
+  size_t bytes = 0;
+  for (const auto& message : request.messages()) {
+    for (const auto& part : message.content()) bytes += part.text().size();
+  }
+  return bytes;
 }
 
 }  // namespace
@@ -300,6 +322,7 @@ absl::StatusOr<PendingRequest> TranslateChat(moe::v1::ChatRequest request, const
   if (has_markers) out.engine.skip_special_tokens = false;  // some of them are special tokens
   ConversationBuilder builder(*model.chat, limits.conversation_bytes, errors);
   PendingRequest::Conversation conversation;
+  if (BytesOfContents(request) > limits.prompt_bytes) conversation.beyond_context = limits.ContextOfText();
   conversation.variables = builder.Build(request);
   conversation.tools = builder.tools();
   if (const size_t bytes = chat::ToolSchemas::BytesOf(conversation.tools); bytes > limits.tool_schema_bytes) {
@@ -307,8 +330,11 @@ absl::StatusOr<PendingRequest> TranslateChat(moe::v1::ChatRequest request, const
                " are allowed: a larger --memory-budget of the server allows more");
   }
   conversation.room = builder.room() / kCopiesOfGrowing;
+  if (absl::Status wrong = errors.ToStatus(); !wrong.ok()) {
+    const bool too_long = builder.full() && conversation.beyond_context;
+    return too_long ? BeyondContext(std::move(wrong), *conversation.beyond_context) : wrong;
+  }
   out.conversation = std::move(conversation);
-  MOED_RETURN_IF_ERROR(errors.ToStatus());
   return out;
 }
 
@@ -321,7 +347,7 @@ absl::StatusOr<chat::MarkedText> RenderConversation(const PendingRequest::Conver
   const std::time_t now = std::time(nullptr);
   localtime_r(&now, &options.now);
   auto text = model.chat->Render(conversation.variables, options);
-  if (!text.ok()) return ChatTemplateError(text.status());
+  if (!text.ok()) return ChatTemplateError(text.status(), conversation.beyond_context, limits);
   return text;
 }
 

@@ -148,10 +148,11 @@ bool EngineCall::Admit(absl::StatusOr<PendingRequest> read) {
   if (environment_.tokens != nullptr) engine_request.tenant_limits = environment_.tokens->LimitsOf(tenant());
   const int max_context = model_->engine->limits().max_context;
   const size_t room = static_cast<size_t>(max_context) - (engine_request.kind == RequestKind::kGenerate ? 1 : 0);
-  const auto reject_length = [&](const auto&... tokens) {
-    return reject(FieldError(request.prompt_field(), tokens..., " tokens are too many: a context of ", max_context,
-                             " tokens leaves room for ", room),
-                  Rejection::kTooLarge);
+  // `count`: where they were counted to their end.
+  const auto reject_length = [&](std::string_view tokens, std::optional<size_t> count) {
+    const absl::Status error = FieldError(request.prompt_field(), tokens, " tokens are too many: a context of ", max_context,
+                                          " tokens leaves room for ", room);
+    return reject(BeyondContext(error, max_context, count), Rejection::kTooLarge);
   };
   engine_request.name = record_.id;
   engine_request.arrival_nanos = arrival_nanos_;
@@ -164,9 +165,9 @@ bool EngineCall::Admit(absl::StatusOr<PendingRequest> read) {
     }
   }
   const absl::Status tokenised = Tokenize(request);
-  if (absl::IsOutOfRange(tokenised)) return reject_length("more than ", max_context);
+  if (absl::IsOutOfRange(tokenised)) return reject_length(StrCat("more than ", max_context), std::nullopt);
   if (!tokenised.ok()) return reject(tokenised);
-  if (engine_request.prompt.size() > room) return reject_length(engine_request.prompt.size());
+  if (const size_t tokens = engine_request.prompt.size(); tokens > room) return reject_length(StrCat(tokens), tokens);
   if (const absl::Status target = TokenizeTarget(request); !target.ok()) return reject(target);
   if (const absl::Status compiled = CompileFormat(request); !compiled.ok()) {
     RejectPrivately(compiled, "format: nothing that the server can hold an answer to");

@@ -14,13 +14,14 @@ size_t Count(int limit) { return static_cast<size_t>(limit); }
 
 // What the context takes, as text or tokens.
 std::vector<FieldLimit> TextLimits(const RequestLimits& limits, const char* text, const char* ids, const char* ids_name) {
-  const std::string remedy = limits.prompt_bytes < limits.text_bytes ? "no longer text fits the context (--max-context)"
-                                                                     : "the server's --max-text-bytes allows more";
-  return {{.path = text, .bytes = limits.prompt_bytes, .remedy = remedy},
+  const std::string remedy =
+      limits.ContextOfText() ? "no longer text fits the context (--max-context)" : "the server's --max-text-bytes allows more";
+  return {{.path = text, .bytes = limits.prompt_bytes, .remedy = remedy, .context = limits.ContextOfText()},
           {.path = ids,
            .entries = Count(limits.prompt_tokens),
            .remedy = "no more fit the context (--max-context)",
-           .name = ids_name}};
+           .name = ids_name,
+           .context = limits.prompt_tokens}};
 }
 
 // Generate and Score have the same prompt fields.
@@ -73,7 +74,10 @@ std::vector<FieldLimit> ChatLimits(const RequestLimits& limits) {
   };
   for (const char* text : {"messages.content.text", "messages.reasoning", "messages.tool_calls.arguments", "tools.description",
                            "tools.parameters"}) {
-    fields.push_back({.path = text, .bytes = limits.text_bytes, .remedy = "the server's --max-text-bytes allows more"});
+    fields.push_back({.path = text,
+                      .bytes = limits.text_bytes,
+                      .remedy = "the server's --max-text-bytes allows more",
+                      .context = limits.ContextOfText()});
   }
   AddAnswerLimits(limits, fields);
   return fields;

@@ -24,6 +24,8 @@ struct PendingRequest {
     std::vector<chat::Dict::Entry> variables;
     chat::Value tools;  // of them
     size_t room = 0;    // bytes for the values that the template makes
+    // Of how many tokens, where its texts alone are longer than what any context holds.
+    std::optional<int> beyond_context;
   };
 
   EngineRequest engine;  // prompt: filled when it was given as tokens

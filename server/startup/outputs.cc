@@ -14,10 +14,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
-absl::Status CheckFolder(std::string_view flag, const fs::path& folder) {
+absl::Status CheckThere(std::string_view flag, const fs::path& folder) {
   std::error_code error;
   if (!fs::exists(folder, error)) return InvalidArgument(flag, ": there is no folder ", folder.string());
   if (!fs::is_directory(folder, error)) return InvalidArgument(flag, ": ", folder.string(), " is no folder");
+  return absl::OkStatus();
+}
+
+// That is written to.
+absl::Status CheckFolder(std::string_view flag, const fs::path& folder) {
+  MOED_RETURN_IF_ERROR(CheckThere(flag, folder));
   if (access(folder.c_str(), W_OK | X_OK) != 0) return InvalidArgument(flag, ": ", folder.string(), " may not be written to");
   return absl::OkStatus();
 }
@@ -45,11 +51,12 @@ absl::Status CheckMadeFolder(std::string_view flag, fs::path folder) {
 
 }  // namespace
 
-absl::Status CheckOutputs(const Config& config) {
+absl::Status CheckFolders(const Config& config) {
   for (const auto& [flag, file] : {std::pair("--trace", &config.trace), std::pair("--learned-state", &config.learned_state),
                                    std::pair("--residency", &config.residency)}) {
     MOED_RETURN_IF_ERROR(CheckFile(flag, *file));
   }
+  if (!config.models_folder.empty()) MOED_RETURN_IF_ERROR(CheckThere("--models-folder", config.models_folder));
   if (!config.kv_spill.empty()) MOED_RETURN_IF_ERROR(CheckFolder("--kv-spill", config.kv_spill));
   return CheckMadeFolder("--record-routing", config.record_routing);
 }

@@ -1,4 +1,5 @@
-// What the daemon is to write, looked at before anything is loaded: what it has learned is not to be lost at its end.
+// Where the daemon is to write and may load from, looked at before anything is loaded: what it has learned is not to be lost at
+// its end.
 #pragma once
 
 #include "absl/status/status.h"
@@ -7,6 +8,6 @@
 namespace moed {
 
 // INVALID_ARGUMENT names the flag, and the folder that is missing, is none or may not be written to.
-absl::Status CheckOutputs(const Config& config);
+absl::Status CheckFolders(const Config& config);
 
 }  // namespace moed

@@ -81,6 +81,16 @@ absl::Status TooMuch(absl::Status error) {
 
 bool IsTooMuch(const absl::Status& error) { return error.GetPayload(kTooMuchPayload).has_value(); }
 
+absl::Status BeyondContext(absl::Status error, int context_tokens, std::optional<size_t> prompt_tokens) {
+  google::rpc::ErrorInfo info;
+  info.set_domain(kErrorDomain);
+  info.set_reason(kContextLength);
+  (*info.mutable_metadata())[kContextTokens] = std::to_string(context_tokens);
+  if (prompt_tokens) (*info.mutable_metadata())[kPromptTokens] = std::to_string(*prompt_tokens);
+  SetDetail(error, info);
+  return error;
+}
+
 absl::Status WithRetryAfter(absl::Status status, double seconds) {
   google::rpc::RetryInfo retry;
   retry.mutable_retry_delay()->set_seconds(static_cast<int64_t>(seconds));

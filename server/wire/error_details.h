@@ -1,6 +1,7 @@
 // absl::Status to gRPC statuses with google.rpc details. Details travel as payloads of the absl::Status.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -42,6 +43,15 @@ absl::Status FieldError(std::string field, const Parts&... description) {
 // Marks the error of a request that holds more than it may, which IsTooMuch knows.
 absl::Status TooMuch(absl::Status error);
 bool IsTooMuch(const absl::Status& error);
+
+// Of google.rpc.ErrorInfo.
+inline constexpr char kErrorDomain[] = "moed";
+inline constexpr char kContextLength[] = "CONTEXT_LENGTH";  // a reason: no context holds the prompt
+inline constexpr char kContextTokens[] = "context_tokens";  // its metadata
+inline constexpr char kPromptTokens[] = "prompt_tokens";    // likewise; absent where they were not counted to their end
+
+// Marks the error of a prompt that does not fit a context.
+absl::Status BeyondContext(absl::Status error, int context_tokens, std::optional<size_t> prompt_tokens = std::nullopt);
 
 // Adds google.rpc.RetryInfo.
 absl::Status WithRetryAfter(absl::Status status, double seconds);

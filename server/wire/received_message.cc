@@ -97,22 +97,26 @@ class MessageLimits::Census {
 
   absl::Status Verdict() const {
     FieldErrors errors;
+    std::optional<int> context;
     for (size_t i = 0; i < limits_.rows_.size(); ++i) {
       const FieldLimit& limit = limits_.rows_[i].limit;
       const std::string name(limit.name.empty() ? limit.path : limit.name);
       const std::string remedy = limit.remedy.empty() ? "" : StrCat(": ", limit.remedy);
       if (limit.entries && entries_[i] > *limit.entries) {
         errors.Add(name, entries_[i], " entries, at most ", *limit.entries, " are allowed", remedy);
+        if (limit.context) context = limit.context;
       } else if (limit.bytes && longest_[i].bytes > *limit.bytes) {
         const std::string place = limits_.rows_[i].field->is_repeated() ? StrCat(name, "[", longest_[i].entry, "]") : name;
         errors.Add(place, longest_[i].bytes, " bytes, at most ", *limit.bytes, " are allowed", remedy);
+        if (limit.context) context = limit.context;
       }
     }
     if (unknown_bytes_ > limits_.unknown_bytes_) {
       errors.Add("request", unknown_bytes_, " bytes in fields that this version does not know, at most ", limits_.unknown_bytes_,
                  " are allowed");
     }
-    return TooMuch(errors.ToStatus());
+    absl::Status verdict = TooMuch(errors.ToStatus());
+    return context ? BeyondContext(std::move(verdict), *context) : verdict;
   }
 
  private:

@@ -23,6 +23,7 @@ struct FieldLimit {
   std::optional<size_t> bytes = {};    // of a string; where it is repeated, of each
   std::string remedy = {};             // what to do about it
   std::string_view name = {};          // as clients know it; empty: the path
+  std::optional<int> context = {};     // of how many tokens, where no context holds more than the limit
 };
 
 // What messages of one type may hold. Thread-safe.
@@ -31,8 +32,8 @@ class MessageLimits {
   // A path that `type` does not have breaks an invariant.
   MessageLimits(const google::protobuf::Descriptor& type, std::vector<FieldLimit> limits, size_t unknown_bytes);
 
-  // INVALID_ARGUMENT, known by IsTooMuch, that names every field that holds more than it may, with value and limit; also for
-  // bytes that are no message, which IsTooMuch does not know.
+  // INVALID_ARGUMENT, known by IsTooMuch, that names every field that holds more than it may, with value and limit, and is
+  // BeyondContext where one of them is; also for bytes that are no message, which IsTooMuch does not know.
   absl::Status Check(const grpc::ByteBuffer& message) const;
 
  private:

@@ -24,9 +24,14 @@ TOOL = {"type": "function", "function": {"name": "look", "parameters": {"type": 
 IMAGE = {"type": "image_url", "image_url": {"url": "x"}}
 
 
+def allowed_tools(choice: dict[str, Any]) -> dict[str, Any]:
+    return {"tools": [TOOL], "tool_choice": {"type": "allowed_tools", "allowed_tools": choice}}
+
+
 class ChatTest(OpenAiTestCase):
     def ask(self, messages: Any = None, **parameters: Any) -> Any:
-        parameters = {"max_completion_tokens": 24, "temperature": 0, **parameters}
+        length = {} if "max_tokens" in parameters else {"max_completion_tokens": 24}
+        parameters = {**length, "temperature": 0, **parameters}
         return self.client.chat.completions.create(model=MODEL, messages=messages or MESSAGES, **parameters)
 
     def test_an_answer_is_what_the_daemon_generates(self) -> None:
@@ -65,7 +70,7 @@ class ChatTest(OpenAiTestCase):
         self.assertEqual({(chunk.id, chunk.object) for chunk in chunks}, {(first.id, "chat.completion.chunk")})
 
     def test_a_stream_ends_with_its_usage_where_that_is_asked_for(self) -> None:
-        *chunks, last = self.ask(stream=True, stream_options={"include_usage": True})
+        *chunks, last = self.ask(stream=True, stream_options={"include_usage": True, "continuous_usage_stats": True})
         self.assertEqual({chunk.usage for chunk in chunks}, {None})
         self.assertEqual((last.choices, last.usage.completion_tokens), ([], 24))
 
@@ -146,8 +151,26 @@ class ChatTest(OpenAiTestCase):
             with client.chat.completions.stream(**wanted, tool_choice=named) as stream:
                 final = stream.get_final_completion().choices[0]
             self.assertEqual(final.message.tool_calls[0].function.arguments, call.arguments)
+            self.check_that_a_cut_call_can_be_sent_back(client, {**wanted, "tool_choice": named})
+            other = {"type": "function", "function": {"name": "other", "strict": True, "parameters": {"type": "object"}}}
+            allowed = {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [named]}}
+            answer = client.chat.completions.create(**{**wanted, "tools": [other, tool]}, tool_choice=allowed).choices[0]
+            self.assertEqual({each.function.name for each in answer.message.tool_calls}, {"look"})
             auto = client.chat.completions.create(**wanted).choices[0]
             self.assertIsNone(auto.message.tool_calls, "a tale")
+
+    def check_that_a_cut_call_can_be_sent_back(self, client: Any, wanted: dict[str, Any]) -> None:
+        def cut(tokens: int) -> Any:
+            choice = client.chat.completions.create(**{**wanted, "max_completion_tokens": tokens}).choices[0]
+            calls = choice.message.tool_calls
+            return choice.message if choice.finish_reason == "length" and calls and calls[0].function.arguments else None
+
+        message = next(filter(None, map(cut, range(1, 400))))
+        with self.assertRaises(json.JSONDecodeError):
+            json.loads(message.tool_calls[0].function.arguments)
+        result = {"role": "tool", "tool_call_id": message.tool_calls[0].id, "content": "no such animal"}
+        again = client.chat.completions.create(**{**wanted, "messages": [*MESSAGES, message, result]})
+        self.assertEqual(again.choices[0].finish_reason, "tool_calls")
 
     def test_sessions_say_what_they_hold(self) -> None:
         def turn(content: str, stream: bool = False, headers: Any = None, **expected: Any) -> Any:
@@ -178,8 +201,10 @@ class ChatTest(OpenAiTestCase):
             ({"n": 2}, "n"),
             ({"temperature": -1}, "temperature"),
             ({"max_completion_tokens": 0}, "max_completion_tokens"),
-            ({"max_tokens": 5}, "max_tokens"),
+            ({"max_tokens": 5, "max_completion_tokens": 5}, "max_tokens"),
+            ({"max_tokens": 0}, "max_tokens"),
             ({"top_logprobs": 21, "logprobs": True}, "top_logprobs"),
+            ({"top_logprobs": 2}, "top_logprobs"),
             ({"response_format": {"type": "xml"}}, "response_format.type"),
             ({"response_format": {"type": "json_schema"}}, "response_format.json_schema.schema"),
             ({"parallel_tool_calls": 1}, "parallel_tool_calls"),
@@ -195,6 +220,11 @@ class ChatTest(OpenAiTestCase):
             ({"tools": [TOOL], "tool_choice": "required"}, "tool_choice"),
             ({"tools": [TOOL], "tool_choice": {"type": "function", "function": {"name": "x"}}}, "tool_choice.function.name"),
             ({"tool_choice": "any"}, "tool_choice"),
+            (allowed_tools({"tools": []}), "tool_choice.allowed_tools.mode"),
+            (allowed_tools({"mode": "auto"}), "tool_choice.allowed_tools.tools"),
+            (allowed_tools({"mode": "none", "tools": []}), "tool_choice.allowed_tools.mode"),
+            (allowed_tools({"mode": "auto", "tools": [{"type": "function", "function": {"name": "x"}}]}),
+             "tool_choice.allowed_tools.tools[0].function.name"),
             ({"messages": "x"}, "messages"),
             ({"messages": [5]}, "messages[0]"),
             ({"messages": [{"role": 5, "content": "x"}]}, "messages[0].role"),
@@ -208,6 +238,30 @@ class ChatTest(OpenAiTestCase):
                 self.ask(**parameters)
             self.assertEqual(caught.exception.param, name, caught.exception.message)
 
+    def test_what_is_wrong_is_told_in_the_callers_words(self) -> None:
+        cases: list[tuple[dict[str, Any], str, str]] = [
+            ({"max_tokens": "3"}, '"3" is no whole number', "2147483647"),
+            ({"max_tokens": 1 << 40}, f"{1 << 40} is out of range", "2147483647"),
+            ({"top_logprobs": 2}, "logprobs: true", "response."),
+            ({"extra_body": {"fidelity": "x"}}, "fidelity: 'x': expected exact", "--fidelity"),
+        ]
+        for parameters, words, others in cases:
+            with self.subTest(**parameters), self.assertRaises(openai.BadRequestError) as caught:
+                self.ask(**parameters)
+            self.assertIn(words, caught.exception.message)
+            self.assertNotIn(others, caught.exception.message)
+
+    def test_a_prompt_beyond_the_context_is_told_in_openais_words(self) -> None:
+        context = self.client.models.retrieve(MODEL).max_model_len
+        for length in (context, 100 * context):  # more bytes than the context holds, too
+            with self.assertRaises(openai.BadRequestError) as caught:
+                self.ask([{"role": "user", "content": " fox" * length}])
+            error = caught.exception
+            self.assertEqual(
+                (error.code, error.param, error.type), ("context_length_exceeded", "messages", "invalid_request_error")
+            )
+            self.assertIn(f"This model's maximum context length is {context} tokens", error.message)
+
     def test_what_changes_nothing_is_taken(self) -> None:
         text = self.ask().choices[0].message.content
         same = self.ask(
@@ -216,6 +270,17 @@ class ChatTest(OpenAiTestCase):
             extra_body={"chat_template_kwargs": {"enable_thinking": False}, "fidelity": "exact"},
         )  # fmt: skip
         self.assertEqual(same.choices[0].message.content, text)
+
+    def test_null_is_as_if_it_were_absent(self) -> None:
+        text = self.ask().choices[0].message.content
+        nulls = {"temperature": 0, "top_p": None, "prompt_logprobs": None, "response_format": {"type": "text", "what": None}}
+        messages = [{**MESSAGES[0], "what": None}]
+        self.assertEqual(self.ask(messages, extra_body=nulls).choices[0].message.content, text)
+        chunks = list(self.ask(stream=True, extra_body={"stream_options": {"include_usage": None, "what": None}}))
+        self.assertEqual("".join(chunk.choices[0].delta.content or "" for chunk in chunks), text)
+        for absent in ({"role": "user", "content": [{"type": "text", "text": None}]}, {"role": None, "content": "x"}):
+            with self.subTest(**absent), self.assertRaises(openai.BadRequestError):
+                self.ask([absent])
 
     def test_a_client_that_goes_away_ends_its_request(self) -> None:
         with self.running("--store", self.store, *SLOW) as daemon, front_of(daemon) as front, client_of(front) as client:

@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <csignal>
@@ -19,6 +20,7 @@
 #include <vector>
 
 #include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "boost/asio/ip/address.hpp"
 #include "core/base/clock.h"
@@ -175,6 +177,44 @@ TEST_F(HttpServerTest, LimitsHoldBeforeTheHandlerIsAsked) {
   EXPECT_THAT(Answer(Post("transfer-encoding: chunked", "5;" + std::string(600, 'x'))), StartsWith("HTTP/1.1 400 "));
   EXPECT_THAT(Answer(Post("transfer-encoding: chunked", "0\r\nt: " + std::string(600, 'x'))), StartsWith("HTTP/1.1 400 "));
   EXPECT_THAT(Answer("GET /refused HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"), StartsWith("HTTP/1.1 401 "));
+}
+
+// What holds once the connections before are gone.
+template <class Holds>
+bool Eventually(Holds holds) {
+  for (const absl::Time end = absl::Now() + absl::Minutes(1); absl::Now() < end;) {
+    if (holds()) return true;
+  }
+  return false;
+}
+
+// The first bytes that come, "" where the server ended the connection without any; closes it.
+std::string FirstBytes(int connection) {
+  std::string bytes(15, '\0');
+  bytes.resize(static_cast<size_t>(std::max<ssize_t>(recv(connection, bytes.data(), bytes.size(), MSG_WAITALL), 0)));
+  close(connection);
+  return bytes;
+}
+
+TEST_F(HttpServerTest, ANewConnectionHasTimeToSendItsFirstRequest) {
+  Serve({.connections = 2, .silent_seconds = 3600});
+  EXPECT_TRUE(Eventually([&] {
+    const int first = Connect(), second = Connect();
+    const std::string third = Answer("");
+    const std::string last = "GET /echo HTTP/1.0\r\n\r\n";
+    for (const int connection : {first, second}) send(connection, last.data(), last.size(), MSG_NOSIGNAL);
+    const std::vector<std::string> answers = {FirstBytes(first), FirstBytes(second)};
+    return third.starts_with("HTTP/1.1 503 ") && answers == std::vector<std::string>(2, "HTTP/1.1 200 OK");
+  }));
+}
+
+TEST_F(HttpServerTest, ASilentConnectionGivesWay) {
+  Serve({.connections = 1, .silent_seconds = 0});
+  EXPECT_TRUE(Eventually([&] {
+    const int silent = Connect();
+    const std::string answer = Answer("GET /echo HTTP/1.0\r\n\r\n");
+    return FirstBytes(silent).empty() && answer.starts_with("HTTP/1.1 200 OK");
+  }));
 }
 
 TEST_F(HttpServerTest, AClientThatGoesAwayIsToldOf) {

@@ -129,6 +129,14 @@ class InferenceTest(ServedTest):
                     with self.assertRaises(InferenceServerException):
                         client.get_model_metadata(model, version)
 
+    def test_what_is_not_offered_of_a_model_is_told(self) -> None:
+        for path in (MODEL, f"{MODEL}/versions/1"):
+            for what in ("config", "stats"):
+                status, answer = self.front.get(f"/v2/models/{path}/{what}")
+                self.assertEqual((status, f'"{what}" is not offered' in json.loads(answer)["error"]), (404, True), answer)
+        self.assertIn(b"there is no model", self.front.get("/v2/models/other/config")[1])
+        self.assertIn(b'there is no version \\"2\\"', self.front.get(f"/v2/models/{MODEL}/versions/2")[1])
+
     # One response
 
     def test_an_answer_is_what_the_daemon_generates(self) -> None:
@@ -301,6 +309,19 @@ class InferenceTest(ServedTest):
             self.assertTrue(parts or len(objects) == 1)
         status, answer = self.front.post(f"/v2/models/{MODEL}/generate", {"text_input": PROMPT, "parameters": {"stream": True}})
         self.assertEqual((status, "generate_stream" in answer["error"]), (400, True))
+
+    def test_null_is_as_if_it_were_absent(self) -> None:
+        path = f"/v2/models/{MODEL}/generate"
+        nulls = {"parameters": None, "sampling_parameters": None, "stop": None, "what": None, "id": None}
+        status, answer = self.front.post(path, {"text_input": PROMPT, "max_tokens": 24, "temperature": 0, **nulls})
+        self.assertEqual((status, answer.get("text_output")), (200, self.expected["text"]), answer)
+        tensor = {"name": "text_input", "shape": [1], "datatype": "BYTES", "data": [PROMPT], "parameters": None, "what": None}
+        body = {"inputs": [tensor], "outputs": None, "what": None, "parameters": {**GREEDY, "seed": None}}
+        status, answer = self.front.post(f"/v2/models/{MODEL}/infer", body)
+        self.assertEqual(status, 200, answer)
+        self.assertEqual(answer["outputs"][0]["data"], [self.expected["text"]])
+        status, answer = self.front.post(path, {"text_input": None})
+        self.assertEqual((status, answer["error"].partition(":")[0]), (400, "text_input"))
 
     # Who may ask, for how long
 

@@ -33,6 +33,10 @@ SCHEMA = {
 TOOL = {"name": "look", "description": "Looks for an animal", "input_schema": SCHEMA}
 
 
+def edits(*of_context: dict[str, Any]) -> dict[str, Any]:
+    return {"extra_body": {"context_management": {"edits": list(of_context)}}}
+
+
 @contextlib.contextmanager
 def client_of(front: Front, **key: str) -> Iterator[Any]:
     with anthropic.Anthropic(base_url=f"http://{front.address}", max_retries=0, **(key or {"api_key": "none"})) as client:
@@ -138,6 +142,35 @@ class MessagesTest(ServedTest):
             counted = self.client.messages.count_tokens(model=MODEL, messages=MESSAGES, system=system).input_tokens
             self.assertGreater(counted, plain)
 
+    def test_what_changes_nothing_is_taken(self) -> None:
+        redacted = {"type": "redacted_thinking", "data": "x"}
+
+        def turns(*blocks: Any) -> list[Any]:
+            answer = {"role": "assistant", "content": [*blocks, {"type": "text", "text": "A fox."}]}
+            return [*MESSAGES, answer, {"role": "user", "content": "And then?"}]
+
+        keep_all = [{"type": "clear_thinking_20251015", "keep": keep} for keep in ("all", {"type": "all"})]
+        same = {
+            "speed": "standard",
+            "inference_geo": "eu",
+            "diagnostics": {"previous_message_id": None},
+            **edits(*keep_all)["extra_body"],
+        }
+        further = {"eager_input_streaming": True, "input_examples": [{}], "allowed_callers": ["direct"], "defer_loading": False}
+        for plain, tool in ((self.ask(turns()), None), (self.ask(turns(), tools=[TOOL]), {**TOOL, **further})):
+            answer = self.ask(turns(redacted), extra_body=same, **({"tools": [tool]} if tool else {}))
+            self.assertEqual(answer.content, plain.content)
+
+    def test_null_is_as_if_it_were_absent(self) -> None:
+        text = self.ask().content[0].text
+        self.assertEqual(self.ask(extra_body={"speed": None, "what": None}).content[0].text, text)
+        call: dict[str, Any] = {"type": "tool_use", "id": "1", "name": "look", "input": {}, "toolset_name": None}
+        result = {"type": "tool_result", "tool_use_id": "1", "content": "none", "toolset_name": None}
+        turns = [*MESSAGES, {"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}]
+        self.assertEqual(self.ask(turns).type, "message")
+        with self.assertRaises(anthropic.BadRequestError):
+            self.ask([{"role": "user", "content": [{"type": "text", "text": None}]}])
+
     def test_what_is_wrong_is_named(self) -> None:
         image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "x"}}
         cases: list[tuple[dict[str, Any], str]] = [
@@ -151,7 +184,14 @@ class MessagesTest(ServedTest):
             ({"tool_choice": {"type": "any"}}, "tool_choice.type"),
             ({"tools": [TOOL], "tool_choice": {"type": "tool", "name": "x"}}, "tool_choice.name"),
             ({"extra_body": {"what": 1}}, "what"),
-        ]
+            ({"tools": [{**TOOL, "defer_loading": True}]}, "tools[0].defer_loading"),
+            ({"tools": [{**TOOL, "allowed_callers": ["direct", "code"]}]}, "tools[0].allowed_callers"),
+            ({"extra_body": {"speed": "fast"}}, "speed"),
+            (edits({"type": "clear_tool_uses_20250919"}), "context_management.edits[0].type"),
+            (edits({"type": "clear_thinking_20251015"}), "context_management.edits[0].keep"),
+            (edits({"type": "clear_thinking_20251015", "keep": {"type": "thinking_turns", "value": 1}}),
+             "context_management.edits[0].keep"),
+        ]  # fmt: skip
         for parameters, name in cases:
             with self.subTest(name, **parameters), self.assertRaises(anthropic.BadRequestError) as caught:
                 self.ask(**parameters)
@@ -160,6 +200,15 @@ class MessagesTest(ServedTest):
             self.assertTrue(body["error"]["message"].startswith(f"{name}: "), body)
         with self.assertRaises(anthropic.NotFoundError):
             self.client.messages.create(**{**self.asked(), "model": "claude"})
+
+    def test_a_prompt_beyond_the_context_is_told_in_anthropics_words(self) -> None:
+        context = json.loads(self.front.get("/v1/models")[1])["data"][0]["max_model_len"]
+        for length in (context, 100 * context):  # more bytes than the context holds, too
+            with self.assertRaises(anthropic.BadRequestError) as caught:
+                self.ask([{"role": "user", "content": " fox" * length}])
+            error: Any = caught.exception.body
+            self.assertEqual(error["error"]["type"], "invalid_request_error")
+            self.assertRegex(error["error"]["message"], rf"^prompt is too long: [0-9]+ tokens > {context - 1} maximum")
 
     def test_keys_come_in_both_headers(self) -> None:
         known = (("claude", "infer", "a-key-of-sixteen-letters"), ("watcher", "observe", "a-key-of-twenty-letters"))

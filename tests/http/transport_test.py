@@ -261,7 +261,14 @@ class TransportTest(RealProgramsTest):
 
     def test_head_is_answered_as_get_without_a_body(self) -> None:
         with self.front() as front, self.peer(front) as peer:
-            for path, expected in ((b"/healthz", 200), (b"/readyz", 503), (b"/nowhere", 404), (b"/", 200), (b"/v1/models", 503)):
+            for path, expected in (
+                (b"/healthz", 200),
+                (b"/health", 200),
+                (b"/readyz", 503),
+                (b"/nowhere", 404),
+                (b"/", 200),
+                (b"/v1/models", 503),
+            ):
                 request = path + b" HTTP/1.1\r\nhost: x\r\n\r\n"
                 peer.send(b"GET " + request)
                 status, of_get, body = peer.answer()
@@ -360,6 +367,7 @@ class TransportTest(RealProgramsTest):
             (("--max-body", "8MiB", "--max-bodies", "4MiB"), "less than"),
             (("--max-connections", 0), "--max-connections"),
             (("--log-level", "loud"), "--log-level"),
+            (("--model-name", ""), "--model-name: empty"),
             (("--what",), "--what"),
             (("--tokens", self.folder / "none"), "cannot read"),
             (("--tokens", tokens), "line 2"),
@@ -378,7 +386,8 @@ class TransportTest(RealProgramsTest):
             self.assertIn("in use", taken.stderr)
         former = self.run_program("moed-http", environment={"MOED_HTTP_API_KEYS": str(tokens)})
         self.assertEqual((former.returncode, "--tokens FILE" in former.stderr), (2, True))
-        self.assertIn("--tokens", self.run_program("moed-http", "--help").stdout)
+        told = self.run_program("moed-http", "--help").stdout
+        self.assertTrue("--tokens" in told and "SIGHUP reads certificates and tokens" in " ".join(told.split()), told)
         self.assertIn("moed-http 0.", self.run_program("moed-http", "--version").stdout)
 
 

@@ -83,7 +83,9 @@ TEST(AdmissionTest, UnavailableWhileLoadingAndWhileDrainingWithHealthToMatch) {
   moe::v1::DrainResponse drained;
   ASSERT_TRUE(server.control().Drain(&context, {}, &drained).ok());
   EXPECT_EQ(drained.waiting(), 1);
-  EXPECT_EQ(Generate(server, TextRequest("x")).error_code(), grpc::StatusCode::UNAVAILABLE);
+  const grpc::Status refused = Generate(server, TextRequest("x"));
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(refused.error_message(), "the server is draining: it takes no new requests") << "it may be undrained";
   EXPECT_EQ(HttpGet(server.metrics_address(), "/readyz").code, 503);
   EXPECT_EQ(HttpGet(server.metrics_address(), "/healthz").code, 200) << "alive, though draining";
   EXPECT_EQ(server.Metric(R"(moe_requests_rejected_total{reason="not_ready"})"), 1);

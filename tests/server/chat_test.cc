@@ -165,7 +165,8 @@ TEST(ChatTest, RefusalsNameTheFieldAndTheReason) {
       {R"(messages {role: "user" content {}})", "messages[0].content[0]", "has no text"},
       {R"(messages {role: "user" reasoning: "x"})", "messages[0].reasoning", "only an assistant"},
       {R"(messages {role: "user" tool_calls {name: "f"}})", "messages[0].tool_calls", "only an assistant"},
-      {R"(messages {role: "assistant" tool_calls {name: "f" arguments: "{"}})", "messages[0].tool_calls[0].arguments", "no JSON"},
+      {R"(messages {role: "assistant" tool_calls {name: "f" arguments: "{]"}})", "messages[0].tool_calls[0].arguments",
+       "no JSON"},
       {R"(messages {role: "assistant" tool_calls {arguments: "{}"}})", "messages[0].tool_calls[0].name", "empty"},
       {R"(messages {role: "user"} tools {name: "f" parameters: "[]"})", "tools[0].parameters", "no object"},
       {R"(messages {role: "user"} tools {})", "tools[0].name", "empty"},
@@ -225,6 +226,34 @@ TEST(ChatTest, APromptLongerThanTheContextIsRefused) {
   EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   EXPECT_THAT(ViolatedFields(status), ElementsAre("messages"));
   EXPECT_THAT(status.error_message(), HasSubstr("a context of 4096 tokens"));
+  EXPECT_EQ(BeyondContextOf(status), (PromptBeyondContext{4096, -1}));
+}
+
+// Limits of bytes hold before anybody has counted tokens.
+TEST(ChatTest, ATextThatNoContextHoldsIsMarkedWhicheverLimitItMeets) {
+  HarnessOptions options;
+  options.calls.request.text_bytes = 90'000;
+  options.calls.request.prompt_bytes = 10'000;
+  options.calls.request.prompt_tokens = 4096;
+  options.calls.request.conversation_bytes = 100'000;
+  ChatServer chat("{% set x = messages[0].content %}{% for i in range(9) %}{% set x = x + x %}{% endfor %}{{ x }}", options);
+  ChatServer plain("{{ messages[0].content }}", options);
+  ChatRequest several = Said(std::string(60'000, 'x'));
+  *several.add_messages() = several.messages(0);
+  const std::pair<grpc::Status, const char*> kCases[] = {
+      {plain.Chat(Said(std::string(90'001, 'x'))), "at most 90000"},
+      {plain.Chat(Said(std::string(10'001, 'x'))), "writes more than 10000 bytes"},
+      {chat.Chat(Said(std::string(20'000, 'x'))), "values take more than"},
+      {plain.Chat(several), "more than the 100000 bytes"}};
+  for (const auto& [status, words] : kCases) {
+    EXPECT_THAT(status.error_message(), HasSubstr(words));
+    EXPECT_EQ(BeyondContextOf(status), (PromptBeyondContext{4096, -1})) << words;
+  }
+  const grpc::Status other = ChatServer("{{ 'x' * 999999 }}", options).Chat(Said("x"));
+  EXPECT_THAT(other.error_message(), HasSubstr("values take more than"));
+  EXPECT_EQ(BeyondContextOf(other), std::nullopt) << "the template's own";
+  options.calls.request.text_bytes = 10'000;
+  EXPECT_EQ(BeyondContextOf(ChatServer("x", options).Chat(Said(std::string(10'001, 'x')))), std::nullopt) << "a context might";
 }
 
 TEST(ChatTest, ACancelledRenderingEnds) {

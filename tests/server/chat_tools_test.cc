@@ -217,6 +217,31 @@ TEST(ChatTest, ArgumentsAreADictUnlessTheTemplateShowsThemAsTheyStand) {
   }
 }
 
+TEST(ChatTest, ArgumentsThatWereCutOffAreWhatThereIsOfThem) {
+  const std::string of_calls = "{% for m in messages %}{% for c in m.tool_calls or [] %}{% set f = c.function %}";
+  const std::string ends = "{% endfor %}{% endfor %}";
+  ChatServer chat(of_calls + "{% for k, v in f.arguments.items() %}{{ k }}={{ v }};{% endfor %}" + ends);
+  const auto cut = [](const std::string& arguments) {
+    ChatRequest request = ChatRequestOf(R"(messages {role: "assistant" tool_calls {name: "f"}})");
+    request.mutable_messages(0)->mutable_tool_calls(0)->set_arguments(arguments);
+    *request.add_messages() = Said("x").messages(0);
+    return request;
+  };
+  const std::pair<const char*, const char*> kCases[] = {
+      {R"({"x": "San Fr)", "x=San Fr;"}, {R"({"x": "a", "y)", "x=a;"},    {R"({"x": "a", "y": )", "x=a;"},
+      {R"({"x": 1, "y": tr)", "x=1;"},   {R"({"x": 1.5)", "x=1.5;"},      {R"({"x": [1, {"y": "z"}, )", "x=[1, {'y': 'z'}];"},
+      {R"({"x": "a\)", "x=a;"},          {R"({"x": "a\ud83d\u)", "x=a;"}, {R"({"x": {"y": {})", "x={'y': {}};"},
+  };
+  for (const auto& [arguments, text] : kCases) {
+    EXPECT_EQ(chat.Prompt(cut(arguments)), text) << arguments;
+  }
+  for (const char* no_beginning : {"x", "{]", R"({"x": 1}})", R"({"x" "y")", R"(["x")"}) {
+    EXPECT_EQ(chat.Chat(cut(no_beginning)).error_code(), grpc::StatusCode::INVALID_ARGUMENT) << no_beginning;
+  }
+  ChatServer as_text(of_calls + "{{ 'a' + f.arguments }}" + ends);
+  EXPECT_EQ(as_text.Prompt(cut(R"({"x": "San Fr)")), R"(a{"x": "San Fr)") << "as it stands";
+}
+
 TEST(ChatTest, AMessageOfCallsAloneHasTheContentThatTheTemplateAsksFor) {
   const std::string call = "{{ m.tool_calls[0].function.arguments|tojson }}{{ m.content is none }}";
   const std::pair<std::string, const char*> kCases[] = {

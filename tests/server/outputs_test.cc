@@ -27,7 +27,7 @@ class OutputsTest : public testing::Test {
   std::string Said(std::string Config::*output, const std::string& path) const {
     Config config;
     config.*output = path;
-    const absl::Status status = CheckOutputs(config);
+    const absl::Status status = CheckFolders(config);
     return std::string(status.message().data(), status.message().size());
   }
 
@@ -37,7 +37,7 @@ class OutputsTest : public testing::Test {
 };
 
 TEST_F(OutputsTest, FilesNeedTheirFolder) {
-  EXPECT_TRUE(CheckOutputs({}).ok());
+  EXPECT_TRUE(CheckFolders({}).ok());
   for (const auto& [flag, output] : {std::pair("--trace", &Config::trace), std::pair("--learned-state", &Config::learned_state),
                                      std::pair("--residency", &Config::residency)}) {
     EXPECT_EQ(Said(output, folder_ + "/there/new"), "");
@@ -52,6 +52,9 @@ TEST_F(OutputsTest, FilesNeedTheirFolder) {
 TEST_F(OutputsTest, FoldersAreThereOrMade) {
   EXPECT_EQ(Said(&Config::kv_spill, folder_ + "/there"), "");
   EXPECT_THAT(Said(&Config::kv_spill, folder_ + "/no"), AllOf(HasSubstr("--kv-spill"), HasSubstr("there is no folder")));
+  EXPECT_EQ(Said(&Config::models_folder, folder_ + "/there"), "");
+  EXPECT_THAT(Said(&Config::models_folder, folder_ + "/no"),
+              AllOf(HasSubstr("--models-folder"), HasSubstr("there is no folder")));
   EXPECT_EQ(Said(&Config::record_routing, folder_ + "/there/new/newer"), "");
   EXPECT_EQ(Said(&Config::record_routing, "new/newer"), "");
   EXPECT_THAT(Said(&Config::record_routing, folder_ + "/file/new"),

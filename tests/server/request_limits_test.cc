@@ -95,6 +95,20 @@ TEST(RequestLimitsTest, SeveralAreNamedTogether) {
   EXPECT_THAT(ViolatedFields(Generate(server, request)), ElementsAre("text", "stopping.stop_strings", "stopping.stop_token_ids"));
 }
 
+TEST(RequestLimitsTest, WhatNoContextHoldsIsMarked) {
+  ServerHarness server({.calls = {.request = kSmall}});
+  EXPECT_EQ(BeyondContextOf(Generate(server, TextRequest(std::string(501, 'x')))), (PromptBeyondContext{40, -1}));
+  GenerateRequest tokens;
+  for (int i = 0; i < 41; ++i) tokens.mutable_token_ids()->add_ids(1);
+  EXPECT_EQ(BeyondContextOf(Generate(server, tokens)), (PromptBeyondContext{40, -1}));
+  GenerateRequest other = TextRequest("x");
+  for (int i = 0; i < 17; ++i) other.mutable_stopping()->add_stop_strings("x");
+  EXPECT_EQ(BeyondContextOf(Generate(server, other)), std::nullopt);
+  ServerHarness larger;  // whose engine has a context of 64
+  while (tokens.token_ids().ids_size() < 64) tokens.mutable_token_ids()->add_ids(1);
+  EXPECT_EQ(BeyondContextOf(Generate(larger, tokens)), (PromptBeyondContext{64, 64}));
+}
+
 TEST(RequestLimitsTest, WhatIsAllowedPasses) {
   ServerHarness server({.calls = {.request = kSmall}});
   server.RunFreely();

@@ -16,6 +16,7 @@
 #include "server/metrics/server_metrics.h"
 #include "server/rpc/inference_limits.h"
 #include "server/startup/log_level.h"
+#include "server/wire/error_details.h"
 #include "spdlog/spdlog.h"
 #include "tests/paths.h"
 
@@ -257,6 +258,16 @@ std::vector<std::string> ViolatedFields(const grpc::Status& status) {
     }
   }
   return fields;
+}
+
+std::optional<PromptBeyondContext> BeyondContextOf(const grpc::Status& status) {
+  const auto info = FindDetail<google::rpc::ErrorInfo>(status);
+  if (!info || info->domain() != kErrorDomain || info->reason() != kContextLength) return std::nullopt;
+  const auto number = [&](const char* name) {
+    const auto found = info->metadata().find(name);
+    return found == info->metadata().end() ? -1 : std::stoi(found->second);
+  };
+  return PromptBeyondContext{number(kContextTokens), number(kPromptTokens)};
 }
 
 double RetrySeconds(const grpc::Status& status) {

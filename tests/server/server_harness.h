@@ -183,6 +183,13 @@ int ConnectTo(const Address& address);  // a socket; -1 where nobody listens
 
 // The fields that a google.rpc.BadRequest names.
 std::vector<std::string> ViolatedFields(const grpc::Status& status);
+// What the mark of a prompt that no context holds says; -1: nothing.
+struct PromptBeyondContext {
+  int context_tokens;
+  int prompt_tokens;
+  bool operator==(const PromptBeyondContext&) const = default;
+};
+std::optional<PromptBeyondContext> BeyondContextOf(const grpc::Status& status);
 // Seconds of google.rpc.RetryInfo; -1 when there is none.
 double RetrySeconds(const grpc::Status& status);
 

@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "core/base/status.h"
+
 namespace moed::chat {
 namespace {
 
@@ -159,6 +161,41 @@ bool JsonScanner::NumberGoesOn(char c) {
     default:  // kExponentSign, kExponentDigits
       return IsDigit(c) && to(Expect::kExponentDigits);
   }
+}
+
+bool JsonScanner::Closable() const {
+  switch (expect_) {
+    case Expect::kString:
+      return !is_key_;
+    case Expect::kItemOrEnd:
+    case Expect::kKeyOrEnd:
+    case Expect::kNext:
+    case Expect::kZero:
+    case Expect::kDigits:
+    case Expect::kFraction:
+    case Expect::kExponentDigits:
+      return true;
+    default:
+      return false;
+  }
+}
+
+std::string JsonScanner::Ends() const {
+  std::string ends = expect_ == Expect::kString ? "\"" : "";
+  for (auto object = objects_.rbegin(); object != objects_.rend(); ++object) ends += *object ? '}' : ']';
+  return ends;
+}
+
+std::optional<std::string> ClosedJson(std::string_view beginning) {
+  JsonScanner whole, part;
+  size_t closable = 0;
+  for (size_t i = 0; i < beginning.size(); ++i) {
+    if (whole.Put(beginning[i]) != JsonScanner::State::kMore) return std::nullopt;
+    if (whole.Closable()) closable = i + 1;
+  }
+  if (closable == 0) return std::nullopt;
+  for (const char c : beginning.substr(0, closable)) part.Put(c);
+  return StrCat(beginning.substr(0, closable), part.Ends());
 }
 
 }  // namespace moed::chat

@@ -3,6 +3,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
 #include <vector>
 
 namespace moed::chat {
@@ -18,6 +21,9 @@ class JsonScanner {
     kMalformed,
   };
   State Put(char c);
+  // Whether ends alone make a whole value of the bytes so far, and these ends.
+  bool Closable() const;
+  std::string Ends() const;
 
  private:
   enum class Expect : uint8_t {
@@ -65,5 +71,9 @@ class JsonScanner {
   const char* word_ = "";      // what is left of true, false or null
   std::vector<bool> objects_;  // the open containers
 };
+
+// Of the beginning of a list or an object as much as makes a whole one, and its ends: {"a": [1, "be is {"a": [1, "be"]}. Nothing
+// of what is no beginning, or is whole.
+std::optional<std::string> ClosedJson(std::string_view beginning);
 
 }  // namespace moed::chat

@@ -45,6 +45,8 @@ constexpr Parameter<Block> kToolResult[] = {{"type", nullptr},
                                             {"content", ApplyResult},
                                             {"is_error", ApplyIsError},
                                             {"cache_control", nullptr}};
+// Another service's reasoning, which nobody else can read.
+constexpr Parameter<Block> kRedactedThinking[] = {{"type", nullptr}, {"data", nullptr}, {"cache_control", nullptr}};
 
 struct BlockRow {
   std::string_view type;
@@ -54,6 +56,7 @@ struct BlockRow {
 };
 constexpr BlockRow kBlocks[] = {{"text", "", kText, "text"},
                                 {"thinking", "assistant", kThinking, "thinking"},
+                                {"redacted_thinking", "assistant", kRedactedThinking, "data"},
                                 {"tool_use", "assistant", kToolUse, "name"},
                                 {"tool_result", "user", kToolResult, "tool_use_id"}};
 
@@ -63,12 +66,12 @@ absl::Status ReadBlock(const Json& json, std::string_view role, Block& block) {
   for (const BlockRow& row : kBlocks) {
     if (type != row.type || !(row.role.empty() || row.role == role)) continue;
     block.type = row.type;
-    if (!json.contains(std::string(row.needed))) return InvalidArgument(".", row.needed, ": missing");
+    if (!HasMember(json, row.needed)) return InvalidArgument(".", row.needed, ": missing");
     return ReadMembers(json, row.members, block);
   }
-  return InvalidArgument(
-      ".type: ", ShownJson(type), " is not understood",
-      role == "user" ? "; a user's are text and tool_result" : "; an assistant's are text, thinking and tool_use");
+  return InvalidArgument(".type: ", ShownJson(type), " is not understood",
+                         role == "user" ? "; a user's are text and tool_result"
+                                        : "; an assistant's are text, thinking, redacted_thinking and tool_use");
 }
 
 // Names of calls by their ids, of the first one that has it.
@@ -103,7 +106,7 @@ void AddAssistantBlock(Block block, CallNames& names, ChatMessage& message) {
     message.add_content()->set_text(std::move(block.text));
   } else if (block.type == "thinking") {
     message.mutable_reasoning()->append(block.thinking);
-  } else {
+  } else if (block.type == "tool_use") {
     names.try_emplace(block.id, block.name);
     auto& call = *message.add_tool_calls();
     call.set_id(std::move(block.id));
@@ -173,9 +176,20 @@ absl::Status ApplyStrict(const Json& value, Tool& tool) {
   tool.set_strict(strict);
   return absl::OkStatus();
 }
-constexpr Parameter<Tool> kTool[] = {{"type", ApplyToolType},           {"name", ApplyToolName},
-                                     {"description", ApplyDescription}, {"input_schema", ApplyInputSchema},
-                                     {"strict", ApplyStrict},           {"cache_control", nullptr}};
+absl::Status ApplyCallers(const Json& value, Tool&) {
+  return OnlyValue(value, Json::array({"direct"}), "only the model itself calls tools");
+}
+absl::Status ApplyDeferLoading(const Json& value, Tool&) { return OnlyValue(value, false, "all tools are shown at once"); }
+constexpr Parameter<Tool> kTool[] = {{"type", ApplyToolType},
+                                     {"name", ApplyToolName},
+                                     {"description", ApplyDescription},
+                                     {"input_schema", ApplyInputSchema},
+                                     {"strict", ApplyStrict},
+                                     {"allowed_callers", ApplyCallers},
+                                     {"defer_loading", ApplyDeferLoading},
+                                     {"eager_input_streaming", nullptr},
+                                     {"input_examples", nullptr},
+                                     {"cache_control", nullptr}};
 
 }  // namespace
 

@@ -1,6 +1,9 @@
 #include "server/http/anthropic/error.h"
 
+#include <string>
 #include <string_view>
+
+#include "core/base/status.h"
 
 namespace moed::http {
 namespace {
@@ -26,10 +29,18 @@ std::string_view ErrorType(int status) {
   }
 }
 
+// Clients look for these words, and for both numbers.
+std::string MessageOf(const ApiError& error) {
+  if (!error.beyond_context) return error.message;
+  const PromptBeyondContext& beyond = *error.beyond_context;
+  return StrCat("prompt is too long: ", beyond.prompt_tokens, " tokens > ", beyond.most_tokens(), " maximum",
+                beyond.counted ? "" : " (and more that were not counted)");
+}
+
 }  // namespace
 
 Json AnthropicErrorJson(const ApiError& error) {
-  return {{"type", "error"}, {"error", {{"type", ErrorType(error.status)}, {"message", error.message}}}};
+  return {{"type", "error"}, {"error", {{"type", ErrorType(error.status)}, {"message", MessageOf(error)}}}};
 }
 
 HttpReply AnthropicError(const ApiError& error) {

@@ -143,6 +143,33 @@ absl::Status ApplyPriority(const Json& value, MessagesDraft& draft) {
   return absl::OkStatus();
 }
 
+absl::Status ApplySpeed(const Json& value, MessagesDraft&) { return OnlyValue(value, "standard", "there is one speed"); }
+
+// Edits of a conversation that keep all of it.
+struct EditDraft {};
+absl::Status ApplyEditType(const Json& value, EditDraft&) {
+  return OnlyValue(value, "clear_thinking_20251015", "conversations are not edited");
+}
+absl::Status ApplyEditKeep(const Json& value, EditDraft&) {
+  const bool all = value == "all" || value == Json{{"type", "all"}};
+  return all ? absl::OkStatus() : OnlyValue(value, "all", "conversations are not edited");
+}
+constexpr Parameter<EditDraft> kEdit[] = {{"type", ApplyEditType}, {"keep", ApplyEditKeep}};
+absl::Status ApplyEdits(const Json& value, MessagesDraft&) {
+  return ReadElements(value, [](const Json& element) -> absl::Status {
+    EditDraft edit;
+    MOED_RETURN_IF_ERROR(ReadMembers(element, kEdit, edit));
+    for (const char* needed : {"type", "keep"}) {
+      if (!HasMember(element, needed)) return InvalidArgument(".", needed, ": missing");
+    }
+    return absl::OkStatus();
+  });
+}
+constexpr Parameter<MessagesDraft> kContextManagement[] = {{"edits", ApplyEdits}};
+absl::Status ApplyContextManagement(const Json& value, MessagesDraft& draft) {
+  return ReadMembers(value, kContextManagement, draft);
+}
+
 absl::Status NotOffered(const Json& value, MessagesDraft&) { return OnlyValue(value, nullptr, "not offered"); }
 
 constexpr Parameter<MessagesDraft> kParameters[] = {
@@ -163,7 +190,10 @@ constexpr Parameter<MessagesDraft> kParameters[] = {
     {"service_tier", nullptr},
     {"cache_control", nullptr},
     {"container", NotOffered},
-    {"context_management", NotOffered},
+    {"context_management", ApplyContextManagement},
+    {"speed", ApplySpeed},
+    {"inference_geo", nullptr},
+    {"diagnostics", nullptr},
     {"mcp_servers", NotOffered},
     {"chat_template_kwargs", ApplyTemplateVariables},  // vLLM's name
     {"priority", ApplyPriority},                       // the daemon's own
@@ -173,6 +203,7 @@ constexpr FieldName kFieldNames[] = {
     {"max_new_tokens", "max_tokens"},
     {"stop_strings", "stop_sequences"},
     {"template_variables", "chat_template_kwargs"},
+    {"format", "output_config.format"},
     {"json_schema", "output_config.format.schema"},
     {"kind", "tool_choice.type"},
     {"name", "tool_choice.name"},

@@ -2,9 +2,11 @@
 
 #include <cmath>
 
+#include "absl/strings/numbers.h"
 #include "core/base/status.h"
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
+#include "server/wire/error_details.h"
 
 namespace moed::http {
 namespace {
@@ -58,6 +60,32 @@ void Describe(const google::rpc::BadRequest& bad, std::span<const FieldName> nam
   }
 }
 
+// Of a refusal whose words alone begin with the field.
+void NameInWords(std::span<const FieldName> names, ApiError& error) {
+  const size_t end = error.message.find(": ");
+  if (end == std::string::npos) return;
+  for (const FieldName& name : names) {
+    if (std::string_view(error.message).substr(0, end) != name.field) continue;
+    error.parameter = std::string(name.parameter);
+    error.message = StrCat(name.parameter, error.message.substr(end));
+    return;
+  }
+}
+
+// nullopt for another domain's mark, or another mark.
+std::optional<PromptBeyondContext> ReadBeyondContext(const google::rpc::ErrorInfo& info) {
+  if (info.domain() != kErrorDomain || info.reason() != kContextLength) return std::nullopt;
+  const auto number = [&info](const char* name, int64_t& value) {
+    const auto found = info.metadata().find(name);
+    return found != info.metadata().end() && absl::SimpleAtoi(found->second, &value);
+  };
+  PromptBeyondContext beyond;
+  if (!number(kContextTokens, beyond.context_tokens)) return std::nullopt;
+  beyond.counted = number(kPromptTokens, beyond.prompt_tokens);
+  if (!beyond.counted) beyond.prompt_tokens = beyond.context_tokens + 1;
+  return beyond;
+}
+
 }  // namespace
 
 ApiError ErrorOf(const absl::Status& status) {
@@ -71,20 +99,25 @@ ApiError ErrorOf(const absl::Status& status) {
 ApiError ErrorOf(const grpc::Status& status, std::span<const FieldName> names) {
   const StatusRow& row = RowOf(status.error_code());
   ApiError error{.status = row.status, .message = status.error_message(), .code = std::string(row.name)};
+  NameInWords(names, error);
   google::rpc::Status rich;
   if (!rich.ParseFromString(status.error_details())) rich.Clear();
   for (const google::protobuf::Any& detail : rich.details()) {
     google::rpc::BadRequest bad;
     google::rpc::RetryInfo retry;
+    google::rpc::ErrorInfo info;
     if (detail.UnpackTo(&bad) && bad.field_violations_size() > 0) {
       Describe(bad, names, error);
     } else if (detail.UnpackTo(&retry)) {
       error.retry_seconds = static_cast<double>(retry.retry_delay().seconds()) + retry.retry_delay().nanos() * 1e-9;
+    } else if (detail.UnpackTo(&info)) {
+      error.beyond_context = ReadBeyondContext(info);
     }
   }
   // Where waiting helps, the daemon says how long.
   const bool too_large = status.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED && !error.retry_seconds.has_value();
   if (too_large) error.status = kTooLarge, error.code = "request_too_large";
+  if (error.beyond_context) error.code = "context_length_exceeded";
   return error;
 }
 

@@ -1,6 +1,7 @@
 // What is wrong with a request, before it takes the form of an API.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -12,12 +13,21 @@
 
 namespace moed::http {
 
+// A prompt that does not fit the context.
+struct PromptBeyondContext {
+  int64_t context_tokens = 0;
+  int64_t prompt_tokens = 0;
+  bool counted = true;                                        // false: there are more
+  int64_t most_tokens() const { return context_tokens - 1; }  // one is the answer's
+};
+
 struct ApiError {
   int status = 500;  // of HTTP
   std::string message;
   std::string parameter = "";  // the one that it is about
   std::string code = "";       // "model_not_found": for programs
   std::optional<double> retry_seconds = std::nullopt;
+  std::optional<PromptBeyondContext> beyond_context = std::nullopt;  // APIs have words of their own for it
 };
 
 // How a field of the daemon's requests is called in an API: the last part of its path, without an index.

@@ -5,6 +5,11 @@
 
 namespace moed::http {
 
+bool HasMember(const Json& object, std::string_view name) {
+  const auto member = object.find(name);
+  return member != object.end() && !member->is_null();
+}
+
 absl::StatusOr<bool> BoolOf(const Json& value) {
   if (!value.is_boolean()) return InvalidArgument(ShownJson(value), " is neither true nor false");
   return value.get<bool>();
@@ -23,9 +28,11 @@ absl::StatusOr<std::string> StringOf(const Json& value) {
 }
 
 absl::StatusOr<int32_t> Int32Of(const Json& value) {
+  if (!value.is_number_integer()) return InvalidArgument(ShownJson(value), " is no whole number");
   constexpr auto kMost = std::numeric_limits<int32_t>::max();
-  MOED_ASSIGN_OR_RETURN(const int64_t number, WholeNumber("the value", value, std::numeric_limits<int32_t>::min(), kMost));
-  return static_cast<int32_t>(number);
+  const auto number = WholeNumber("the value", value, std::numeric_limits<int32_t>::min(), kMost);
+  if (!number.ok()) return InvalidArgument(ShownJson(value), " is out of range");
+  return static_cast<int32_t>(*number);
 }
 
 absl::Status OnlyValue(const Json& value, const Json& only, std::string_view what) {

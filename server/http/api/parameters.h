@@ -13,7 +13,7 @@
 
 namespace moed::http {
 
-// Whose value null is as if it were absent.
+// Whose value null is as if it were absent; so null is taken for names that no table has, too.
 template <class Draft>
 struct Parameter {
   std::string_view name;
@@ -37,9 +37,10 @@ inline absl::Status InParameter(std::string_view name, const absl::Status& statu
   return absl::Status(status.code(), ToAbsl(StrCat(name, goes_on ? "" : ": ", message)));
 }
 
+// `value` is not null.
 template <class Draft>
 absl::Status ApplyParameter(const Parameter<Draft>& parameter, const Json& value, Draft& draft) {
-  if (parameter.apply == nullptr || value.is_null()) return absl::OkStatus();
+  if (parameter.apply == nullptr) return absl::OkStatus();
   return InParameter(parameter.name, parameter.apply(value, draft));
 }
 
@@ -48,6 +49,7 @@ template <class Draft>
 absl::Status ReadMembers(const Json& object, std::span<const std::type_identity_t<Parameter<Draft>>> table, Draft& draft) {
   if (!object.is_object()) return InvalidArgument(ShownJson(object), " is no object");
   for (const auto& [name, value] : object.items()) {
+    if (value.is_null()) continue;
     const Parameter<Draft>* parameter = FindParameter<Draft>(table, name);
     if (parameter == nullptr) return InvalidArgument(".", name.substr(0, 64), ": unknown parameter");
     MOED_RETURN_IF_ERROR(InParameter(".", ApplyParameter(*parameter, value, draft)));
@@ -69,6 +71,7 @@ absl::Status ReadParameters(const Json& body, std::span<const Parameter<Draft>> 
                             Draft& draft) {
   if (!body.is_object()) return InvalidArgument("the body must be a JSON object");
   for (const auto& [name, value] : body.items()) {
+    if (value.is_null()) continue;
     if (const Parameter<Draft>* parameter = FindParameter(own, name)) {
       MOED_RETURN_IF_ERROR(ApplyParameter(*parameter, value, draft));
     } else if (const Parameter<Common>* parameter = FindParameter(common, name)) {
@@ -79,6 +82,9 @@ absl::Status ReadParameters(const Json& body, std::span<const Parameter<Draft>> 
   }
   return absl::OkStatus();
 }
+
+// Whether an object has a member that is not null.
+bool HasMember(const Json& object, std::string_view name);
 
 absl::StatusOr<bool> BoolOf(const Json& value);
 absl::StatusOr<double> NumberOf(const Json& value);  // finite as a float

@@ -43,6 +43,16 @@ ModelPath ReadModelPath(std::string_view path, std::initializer_list<std::string
   return found;
 }
 
+// Of what another server has behind the name of a model that is served here.
+std::optional<ApiError> NotOffered(const ModelNames& models, std::string_view path) {
+  const size_t slash = path.rfind('/');
+  if (slash < kModelsPath.size()) return std::nullopt;
+  const ModelPath outer = ReadModelPath(path.substr(0, slash), {});
+  if (ModelRefusal(models, outer.name, outer.version)) return std::nullopt;
+  return ApiError{.status = 404,
+                  .message = StrCat("\"", path.substr(slash + 1, 64), "\" is not offered; after a model's name comes ready")};
+}
+
 Json TensorsJson(const google::protobuf::RepeatedPtrField<inference::ModelMetadataResponse::TensorMetadata>& tensors) {
   Json json = Json::array();
   for (const auto& tensor : tensors) {
@@ -66,7 +76,8 @@ HttpReply TellReady(const Daemon& daemon) {
 
 HttpReply DescribeModel(const Daemon& daemon, const ModelNames& models, std::string_view path) {
   const ModelPath wanted = ReadModelPath(path, {"ready"});
-  if (const auto refusal = ModelRefusal(models, wanted.name, wanted.version)) return InferenceError(*refusal);
+  if (const auto refusal = ModelRefusal(models, wanted.name, wanted.version))
+    return InferenceError(NotOffered(models, path).value_or(*refusal));
   if (!wanted.action.empty())
     return daemon.serves() ? HttpReply{.body = Dumped({{"name", wanted.name}, {"ready", true}})} : TellReady(daemon);
   const inference::ModelMetadataResponse metadata = ModelMetadata(wanted.name);

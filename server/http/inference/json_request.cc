@@ -148,6 +148,7 @@ absl::StatusOr<InferenceDraft> ReadInferBody(const std::string& body, std::strin
   InferenceValues values;
   std::optional<bool> output_is_binary;
   for (auto& [name, value] : json.items()) {
+    if (value.is_null()) continue;
     if (name == "id") {
       auto id = StringOf(value);
       if (!id.ok()) return InParameter(name, id.status());
@@ -174,6 +175,7 @@ absl::StatusOr<InferenceDraft> ReadGenerateBody(const std::string& body, Respons
   InferenceDraft draft;
   InferenceValues values;
   for (auto& [name, value] : json.items()) {
+    if (value.is_null()) continue;
     if (name == "id") {
       auto id = StringOf(value);
       if (!id.ok()) return InParameter(name, id.status());

@@ -113,6 +113,7 @@ std::span<const Parameter<InferenceDraft>> InferenceParameters() { return kParam
 std::span<const FieldName> InferenceFieldNames() { return kFieldNames; }
 
 absl::Status InferenceValues::Add(std::string_view name, Json value) {
+  if (value.is_null()) return absl::OkStatus();
   if (name == kSamplingParameters && value.is_string()) {
     auto parsed = ParseJson(value.get_ref<const std::string&>());
     return parsed.ok() ? AddMembers(name, *std::move(parsed)) : Annotate(parsed.status(), name);
@@ -122,6 +123,7 @@ absl::Status InferenceValues::Add(std::string_view name, Json value) {
 }
 
 absl::Status InferenceValues::AddMembers(std::string_view name, Json object) {
+  if (object.is_null()) return absl::OkStatus();
   if (!object.is_object()) return InvalidArgument(name, ": ", ShownJson(object), " is no object");
   for (auto& [member, value] : object.items()) {
     if (member == kSamplingParameters && name == kSamplingParameters) return InvalidArgument(name, ": is given twice");

@@ -1,9 +1,9 @@
 #include "server/http/openai/chat_reply.h"
 
 #include <utility>
+#include <vector>
 
 #include "core/base/status.h"
-#include "server/http/openai/chat_request.h"
 
 namespace moed::http {
 namespace {
@@ -69,7 +69,8 @@ const moe::v1::Finish* FinishOf(const ChatResponse& message) { return message.ha
 
 class ChatWriter final : public AnswerWriter<ChatResponse> {
  public:
-  ChatWriter(AnswerIdentity identity, bool include_usage) : identity_(std::move(identity)), include_usage_(include_usage) {}
+  ChatWriter(AnswerIdentity identity, const ChatDraft& draft)
+      : identity_(std::move(identity)), include_usage_(draft.include_usage), field_names_(ChatFieldNames(draft)) {}
 
   std::string Events(const ChatResponse& message) override {
     if (message.has_finish()) usage_ = message.finish().usage();
@@ -89,9 +90,7 @@ class ChatWriter final : public AnswerWriter<ChatResponse> {
     return StrCat(Event(chunk), kLastEvent);
   }
 
-  std::string ErrorEvent(const grpc::Status& status) override {
-    return Event(OpenAiErrorJson(ErrorOf(status, ChatFieldNames())));
-  }
+  std::string ErrorEvent(const grpc::Status& status) override { return Event(OpenAiErrorJson(ErrorOf(status, field_names_))); }
 
   HttpReply Whole(const ChatResponse& answer) override {
     Json json = AnswerObject(identity_, "chat.completion");
@@ -105,7 +104,7 @@ class ChatWriter final : public AnswerWriter<ChatResponse> {
     return {.body = Dumped(json)};
   }
 
-  HttpReply Error(const grpc::Status& status) override { return OpenAiError(ErrorOf(status, ChatFieldNames())); }
+  HttpReply Error(const grpc::Status& status) override { return OpenAiError(ErrorOf(status, field_names_)); }
 
  private:
   std::string Chunk(Json delta, Json logprobs, const moe::v1::Finish* finish) {
@@ -122,14 +121,15 @@ class ChatWriter final : public AnswerWriter<ChatResponse> {
 
   const AnswerIdentity identity_;
   const bool include_usage_;
+  const std::vector<FieldName> field_names_;
   bool begun_ = false;
   moe::v1::Usage usage_;
 };
 
 }  // namespace
 
-std::unique_ptr<AnswerWriter<ChatResponse>> MakeChatWriter(AnswerIdentity identity, const AnswerOptions& options) {
-  return std::make_unique<ChatWriter>(std::move(identity), options.include_usage);
+std::unique_ptr<AnswerWriter<ChatResponse>> MakeChatWriter(AnswerIdentity identity, const ChatDraft& draft) {
+  return std::make_unique<ChatWriter>(std::move(identity), draft);
 }
 
 }  // namespace moed::http

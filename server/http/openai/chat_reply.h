@@ -4,11 +4,12 @@
 #include <memory>
 
 #include "server/http/api/relay.h"
+#include "server/http/openai/chat_request.h"
 #include "server/http/openai/reply.h"
 
 namespace moed::http {
 
-// options.include_usage as for completions.
-std::unique_ptr<AnswerWriter<moe::v1::ChatResponse>> MakeChatWriter(AnswerIdentity identity, const AnswerOptions& options);
+// draft.include_usage as for completions.
+std::unique_ptr<AnswerWriter<moe::v1::ChatResponse>> MakeChatWriter(AnswerIdentity identity, const ChatDraft& draft);
 
 }  // namespace moed::http

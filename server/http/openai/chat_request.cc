@@ -1,5 +1,7 @@
 #include "server/http/openai/chat_request.h"
 
+#include <iterator>
+
 #include "server/http/openai/common_parameters.h"
 #include "server/http/openai/messages.h"
 
@@ -9,7 +11,7 @@ namespace {
 absl::Status ApplyMessages(const Json& value, ChatDraft& draft) { return ReadMessages(value, draft.request); }
 absl::Status ApplyTools(const Json& value, ChatDraft& draft) { return ReadTools(value, draft.request); }
 absl::Status ApplyToolChoice(const Json& value, ChatDraft& draft) {
-  return ReadToolChoice(value, *draft.request.mutable_tool_choice());
+  return ReadToolChoice(value, *draft.request.mutable_tool_choice(), draft.allowed_tools);
 }
 
 // Of two names for one thing.
@@ -17,6 +19,11 @@ absl::Status ApplyMaxTokens(const Json& value, ChatDraft& draft) {
   if (draft.stopping.has_max_new_tokens()) return InvalidArgument("max_tokens and max_completion_tokens are one thing: give one");
   MOED_ASSIGN_OR_RETURN(const int32_t tokens, Int32Of(value));
   draft.stopping.set_max_new_tokens(tokens);
+  return absl::OkStatus();
+}
+absl::Status ApplyOldMaxTokens(const Json& value, ChatDraft& draft) {
+  MOED_RETURN_IF_ERROR(ApplyMaxTokens(value, draft));
+  draft.max_tokens_name = "max_tokens";
   return absl::OkStatus();
 }
 
@@ -104,7 +111,7 @@ constexpr Parameter<ChatDraft> kParameters[] = {
     {"tools", ApplyTools},
     {"tool_choice", ApplyToolChoice},
     {"max_completion_tokens", ApplyMaxTokens},
-    {"max_tokens", ApplyMaxTokens},
+    {"max_tokens", ApplyOldMaxTokens},
     {"logprobs", ApplyLogprobs},
     {"top_logprobs", ApplyTopLogprobs},
     {"reasoning_effort", ApplyReasoningEffort},
@@ -127,7 +134,6 @@ constexpr Parameter<ChatDraft> kParameters[] = {
 };
 
 constexpr FieldName kFieldNames[] = {
-    {"max_new_tokens", "max_completion_tokens"},
     {"min_new_tokens", "min_tokens"},
     {"stop_strings", "stop"},
     {"include_stop_string", "include_stop_str_in_output"},
@@ -142,13 +148,20 @@ constexpr FieldName kFieldNames[] = {
 }  // namespace
 
 std::span<const Parameter<ChatDraft>> ChatParameters() { return kParameters; }
-std::span<const FieldName> ChatFieldNames() { return kFieldNames; }
+std::vector<FieldName> ChatFieldNames(const ChatDraft& draft) {
+  std::vector<FieldName> names(std::begin(kFieldNames), std::end(kFieldNames));
+  names.push_back({"max_new_tokens", draft.max_tokens_name});
+  return names;
+}
 
 absl::StatusOr<ChatDraft> ReadChat(const std::string& body) {
   MOED_ASSIGN_OR_RETURN(const Json json, ParseJson(body));
   ChatDraft draft;
   MOED_RETURN_IF_ERROR(ReadParameters(json, ChatParameters(), CommonParameters(), draft));
   if (draft.request.messages().empty()) return InvalidArgument("messages: missing or empty");
+  if (draft.allowed_tools) MOED_RETURN_IF_ERROR(KeepAllowedTools(*draft.allowed_tools, draft.request));
+  if (draft.response.top_logprobs() > 0 && !draft.response.logprobs())
+    return InvalidArgument("top_logprobs: needs logprobs: true");
   if (!draft.parallel_tool_calls) draft.request.mutable_tool_choice()->set_at_most_one(true);
   if (!draft.template_variables.empty()) draft.request.set_template_variables(draft.template_variables.dump());
   return draft;

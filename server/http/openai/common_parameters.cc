@@ -18,17 +18,13 @@ absl::Status ApplyStream(const Json& value, AnswerOptions& options) {
   return absl::OkStatus();
 }
 
-absl::Status ApplyStreamOptions(const Json& value, AnswerOptions& options) {
-  if (!value.is_object()) return InvalidArgument(ShownJson(value), " is no object");
-  for (const auto& [name, option] : value.items()) {
-    if (name == "include_usage") {
-      MOED_ASSIGN_OR_RETURN(options.include_usage, BoolOf(option));
-    } else if (name != "include_obfuscation") {
-      return InvalidArgument(".", name.substr(0, 64), ": unknown parameter");
-    }
-  }
+absl::Status ApplyIncludeUsage(const Json& value, AnswerOptions& options) {
+  MOED_ASSIGN_OR_RETURN(options.include_usage, BoolOf(value));
   return absl::OkStatus();
 }
+constexpr Parameter<AnswerOptions> kStreamOptions[] = {
+    {"include_usage", ApplyIncludeUsage}, {"include_obfuscation", nullptr}, {"continuous_usage_stats", nullptr}};
+absl::Status ApplyStreamOptions(const Json& value, AnswerOptions& options) { return ReadMembers(value, kStreamOptions, options); }
 
 absl::Status ApplyN(const Json& value, AnswerOptions&) { return OnlyValue(value, 1, "one answer is given to a request"); }
 

@@ -1,5 +1,8 @@
 #include "server/http/openai/messages.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "core/base/status.h"
 #include "server/http/api/parameters.h"
 
@@ -36,7 +39,7 @@ absl::Status ReadPart(const Json& element, Part& part) {
   const Json type = element.value("type", Json());
   if (type.is_null()) return InvalidArgument(".type: missing; the only one that is understood is \"text\"");
   if (type != "text") return InvalidArgument(".type: ", ShownJson(type), " is not understood; the only one that is is \"text\"");
-  if (!element.contains("text")) return InvalidArgument(".text: missing");
+  if (!HasMember(element, "text")) return InvalidArgument(".text: missing");
   return ReadMembers(element, kPart, part);
 }
 
@@ -116,6 +119,34 @@ constexpr Parameter<ToolChoice> kChosenFunction[] = {{"name", ApplyText<ToolChoi
 absl::Status ApplyChosenFunction(const Json& value, ToolChoice& choice) { return ReadMembers(value, kChosenFunction, choice); }
 constexpr Parameter<ToolChoice> kChoice[] = {{"type", OnlyFunction<ToolChoice>}, {"function", ApplyChosenFunction}};
 
+// {"mode": "auto", "tools": [{"type": "function", "function": {"name": "..."}}]}.
+struct AllowedTools {
+  ToolChoice::Kind mode = ToolChoice::KIND_UNSPECIFIED;
+  std::optional<std::vector<std::string>> names;
+};
+absl::Status ApplyAllowedMode(const Json& value, AllowedTools& allowed) {
+  if (value != "auto" && value != "required") return InvalidArgument(ShownJson(value), " is neither auto nor required");
+  allowed.mode = value == "auto" ? ToolChoice::AUTO : ToolChoice::REQUIRED;
+  return absl::OkStatus();
+}
+absl::Status ApplyAllowedNames(const Json& value, AllowedTools& allowed) {
+  allowed.names.emplace();
+  return ReadElements(value, [&](const Json& element) -> absl::Status {
+    ToolChoice tool;
+    MOED_RETURN_IF_ERROR(ReadMembers(element, kChoice, tool));
+    if (tool.name().empty()) return InvalidArgument(".function.name: missing");
+    allowed.names->push_back(tool.name());
+    return absl::OkStatus();
+  });
+}
+constexpr Parameter<AllowedTools> kAllowed[] = {{"mode", ApplyAllowedMode}, {"tools", ApplyAllowedNames}};
+absl::Status ApplyAllowed(const Json& value, AllowedTools& allowed) {
+  MOED_RETURN_IF_ERROR(ReadMembers(value, kAllowed, allowed));
+  if (allowed.mode == ToolChoice::KIND_UNSPECIFIED) return InvalidArgument(".mode: missing");
+  return allowed.names ? absl::OkStatus() : InvalidArgument(".tools: missing");
+}
+constexpr Parameter<AllowedTools> kAllowedChoice[] = {{"type", nullptr}, {"allowed_tools", ApplyAllowed}};
+
 }  // namespace
 
 absl::Status ReadMessages(const Json& messages, ChatRequest& request) {
@@ -126,16 +157,36 @@ absl::Status ReadTools(const Json& tools, ChatRequest& request) {
   return ReadElements(tools, [&](const Json& element) { return ReadMembers(element, kTool, *request.add_tools()); });
 }
 
-absl::Status ReadToolChoice(const Json& choice, ToolChoice& out) {
+absl::Status ReadToolChoice(const Json& choice, ToolChoice& out, std::optional<std::vector<std::string>>& allowed) {
   for (const ChoiceRow& row : kChoices) {
     if (choice == row.name) {
       out.set_kind(row.kind);
       return absl::OkStatus();
     }
   }
-  if (!choice.is_object()) return InvalidArgument(ShownJson(choice), " is not auto, none, required or a function");
+  if (!choice.is_object()) return InvalidArgument(ShownJson(choice), " is not auto, none, required, a function or allowed_tools");
+  if (choice.value("type", Json()) == "allowed_tools") {
+    if (!HasMember(choice, "allowed_tools")) return InvalidArgument(".allowed_tools: missing");
+    AllowedTools read;
+    MOED_RETURN_IF_ERROR(ReadMembers(choice, kAllowedChoice, read));
+    out.set_kind(read.mode);
+    allowed = std::move(read.names);
+    return absl::OkStatus();
+  }
   out.set_kind(ToolChoice::FUNCTION);
   return ReadMembers(choice, kChoice, out);
+}
+
+absl::Status KeepAllowedTools(const std::vector<std::string>& allowed, ChatRequest& request) {
+  auto& tools = *request.mutable_tools();
+  for (size_t i = 0; i < allowed.size(); ++i) {
+    if (std::ranges::find(tools, allowed[i], &Tool::name) != tools.end()) continue;
+    return InvalidArgument("tool_choice.allowed_tools.tools[", i, "].function.name: no tool of this name; there are: ",
+                           JoinNames(tools, [](const Tool& tool) { return tool.name(); }));
+  }
+  const auto other = [&](const Tool& tool) { return std::ranges::find(allowed, tool.name()) == allowed.end(); };
+  tools.erase(std::remove_if(tools.begin(), tools.end(), other), tools.end());
+  return absl::OkStatus();
 }
 
 }  // namespace moed::http

@@ -24,6 +24,15 @@ std::string_view ErrorType(int status) {
 
 Json TextOrNull(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
 
+// Clients look for the first sentence.
+std::string MessageOf(const ApiError& error) {
+  if (!error.beyond_context) return error.message;
+  const PromptBeyondContext& beyond = *error.beyond_context;
+  return StrCat("This model's maximum context length is ", beyond.context_tokens, " tokens. However, your prompt has ",
+                beyond.prompt_tokens, beyond.counted ? "" : " or more", " tokens, of which ", beyond.most_tokens(),
+                " leave room for an answer.");
+}
+
 }  // namespace
 
 Json AnswerObject(const AnswerIdentity& identity, std::string_view object) {
@@ -32,7 +41,7 @@ Json AnswerObject(const AnswerIdentity& identity, std::string_view object) {
 
 Json OpenAiErrorJson(const ApiError& error) {
   return {{"error",
-           {{"message", error.message},
+           {{"message", MessageOf(error)},
             {"type", ErrorType(error.status)},
             {"param", TextOrNull(error.parameter)},
             {"code", TextOrNull(error.code)}}}};

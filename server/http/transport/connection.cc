@@ -55,6 +55,7 @@ void Connection::ShakeHands() {
 
 void Connection::FinishExchange() {
   EndExchange(false);
+  answered_.store(true, std::memory_order_relaxed);
   if (keep_alive_ && !share_->draining) {
     AwaitRequest();
   } else {
@@ -109,6 +110,12 @@ void Connection::Tick(int64_t now_nanos) {
     }
     self->OnPeerGone();
   });
+}
+
+bool Connection::idle(int64_t now_nanos) const {
+  if (!idle_.load(std::memory_order_relaxed)) return false;
+  return answered_.load(std::memory_order_relaxed) ||
+         now_nanos - opened_nanos_ >= share_->limits.silent_seconds * kNanosPerSecond;
 }
 
 void Connection::CloseIfIdle() {

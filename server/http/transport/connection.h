@@ -46,7 +46,8 @@ class Connection final : public Exchange, public std::enable_shared_from_this<Co
   void Tick(int64_t now_nanos);
   void CloseIfIdle();  // also where hands are still shaken
   void Abandon();      // now, whatever it does
-  bool idle() const { return idle_.load(std::memory_order_relaxed); }
+  // Whether it waits for a request. One that has had no answer yet has some time to send its first.
+  bool idle(int64_t now_nanos) const;
 
   HttpRequest& request() override { return request_; }
   void Reply(HttpReply reply) override;
@@ -98,6 +99,8 @@ class Connection final : public Exchange, public std::enable_shared_from_this<Co
   std::string client_;
   State state_ = State::kHandshake;
   std::atomic<bool> idle_ = true;
+  std::atomic<bool> answered_ = false;  // the first request
+  const int64_t opened_nanos_ = Clock::Real().NowNanos();
   std::atomic<int64_t> deadline_nanos_;
 
   std::array<char, 8192> chunk_;

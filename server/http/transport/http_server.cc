@@ -124,8 +124,9 @@ void HttpServer::Impl::OnAccepted(Socket socket) {
 
 // One that waits for its next request makes room for who has one. False: nobody waits.
 bool HttpServer::Impl::EndOneIdle() {
+  const int64_t now = Clock::Real().NowNanos();
   for (const auto& connection : LiveConnections()) {
-    if (!connection->idle()) continue;
+    if (!connection->idle(now)) continue;
     connection->CloseIfIdle();
     return true;
   }

@@ -12,6 +12,7 @@ struct TransportLimits {
   size_t body_bytes = 4 << 20;     // of one request
   size_t bodies_bytes = 64 << 20;  // of all requests that are read or answered
   int handshake_seconds = 10;      // for TLS
+  int silent_seconds = 1;          // after which a connection that has had no answer yet may make room for another
   int idle_seconds = 75;           // between two requests of a connection, and before the first
   int read_seconds = 30;           // for a head, and again for a body
   int write_seconds = 30;          // in which a client takes something of what waits for it
