@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/base/json_value.h"
 #include "core/base/status.h"
 #include "core/tokenizer/tokenizer.h"
 
@@ -72,12 +73,7 @@ absl::StatusOr<std::vector<const Json*>> FlattenSequence(const Json& json, std::
 }
 
 absl::StatusOr<std::string> CompileTokenizer(std::string_view tokenizer_json) {
-  Json root;
-  try {
-    root = Json::parse(tokenizer_json);
-  } catch (const Json::exception& error) {
-    return InvalidArgument("tokenizer.json: ", error.what());
-  }
+  MOED_ASSIGN_OR_RETURN(const Json root, ParseForeignJson<Json>("tokenizer.json", tokenizer_json));
   // Truncation and padding are set anew for each call by those who use them, so what the file says about them has no effect.
   MOED_RETURN_IF_ERROR(JsonPart::Open(root, "tokenizer.json",
                                       {"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer",
