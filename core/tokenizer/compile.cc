@@ -4,7 +4,9 @@
 
 #include "core/base/json_value.h"
 #include "core/base/status.h"
+#include "core/tokenizer/piece_decoder.h"
 #include "core/tokenizer/tokenizer.h"
+#include "core/tokenizer/vocabulary.h"
 
 namespace moed {
 
@@ -88,7 +90,11 @@ absl::StatusOr<std::string> CompileTokenizer(std::string_view tokenizer_json) {
   if (const auto parsed = ParseSpec(serialized, pieces); !parsed.ok()) {
     return InvalidArgument("tokenizer.json: ", parsed.status().message());
   }
-  return SealBlob(sections);
+  MOED_ASSIGN_OR_RETURN(std::string blob, SealBlob(sections));
+  MOED_ASSIGN_OR_RETURN(const auto opened, OpenBlob(blob));
+  MOED_ASSIGN_OR_RETURN(const Vocabulary vocabulary, Vocabulary::Open(opened));
+  if (!spec.bpe.byte_level) MOED_RETURN_IF_ERROR(CheckDecodedPieces(spec.decoder, vocabulary));
+  return blob;
 }
 
 }  // namespace moed
