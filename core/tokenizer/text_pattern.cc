@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/base/status.h"
+#include "core/tokenizer/newer_characters.h"
 
 namespace moed {
 namespace {
@@ -23,6 +24,11 @@ constexpr std::array<std::string_view, 37> kGeneralCategories = {
 constexpr std::array<std::string_view, 8> kGroups = {"(?:", "(?i:", "(?=", "(?!", "(?<=", "(?<!", "(?>", "("};
 
 constexpr std::string_view kPlainEscapes = "nrtfv\\.[](){}*+?^$|/-&~#'\"!@%,:;<>=_ ";
+
+std::string_view NewerThanPcre2(std::string_view name) {
+  const auto row = std::ranges::find(kNewerCharacters, name, &NewerCharacters::name);
+  return row == std::end(kNewerCharacters) ? std::string_view() : row->ranges;
+}
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
@@ -113,11 +119,14 @@ class Respeller {
       Copy(2);
       return absl::OkStatus();
     }
+    if (escaped == 'd' || escaped == 'D') {
+      rest_.remove_prefix(2);
+      AppendProperty("Nd", "Nd", escaped == 'D');
+      return absl::OkStatus();
+    }
     std::string respelled;
     if (escaped == 's') respelled = in_class_ ? std::string(kWhiteSpaceInClass) : StrCat("[", kWhiteSpaceInClass, "]");
     if (escaped == 'S') respelled = in_class_ ? "\\P{White_Space}" : StrCat("[^", kWhiteSpaceInClass, "]");
-    if (escaped == 'd') respelled = "\\p{Nd}";
-    if (escaped == 'D') respelled = "\\P{Nd}";
     if (respelled.empty()) return Refuse(rest_.substr(0, 2));
     rest_.remove_prefix(2);
     out_ += respelled;
@@ -139,9 +148,21 @@ class Respeller {
     const bool negated = !name.empty() && name[0] == '^';
     if (negated) name.remove_prefix(1);
     const bool category = std::find(kGeneralCategories.begin(), kGeneralCategories.end(), name) != kGeneralCategories.end();
-    out_ += StrCat(rest_.substr(0, 3), negated ? "^" : "", category ? "" : "sc:", name, "}");
+    AppendProperty(name, StrCat(category ? "" : "sc:", name), negated != (rest_[1] == 'P'));
     rest_.remove_prefix(end + 1);
     return absl::OkStatus();
+  }
+
+  // With the characters that PCRE2 does not know. Within a class none can be taken away, so that a negated property has them.
+  void AppendProperty(std::string_view name, std::string_view property, bool negated) {
+    const std::string_view newer = NewerThanPcre2(name);
+    if (newer.empty() || (in_class_ && negated)) {
+      out_ += StrCat(negated ? "\\P{" : "\\p{", property, "}");
+    } else if (in_class_) {
+      out_ += StrCat("\\p{", property, "}", newer);
+    } else {
+      out_ += StrCat(negated ? "[^\\p{" : "[\\p{", property, "}", newer, "]");
+    }
   }
 
   std::string_view rest_;
