@@ -5,8 +5,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <utility>
+#include <vector>
 
+#include "absl/strings/match.h"
 #include "core/base/status.h"
 #include "core/tokenizer/newer_characters.h"
 
@@ -22,6 +25,10 @@ constexpr std::array<std::string_view, 37> kGeneralCategories = {
     "No", "P",  "Pc", "Pd", "Pe", "Pf", "Pi", "Po", "Ps", "S",  "Sc", "Sk", "Sm", "So", "Z",  "Zl", "Zp", "Zs"};
 
 constexpr std::array<std::string_view, 8> kGroups = {"(?:", "(?i:", "(?=", "(?!", "(?<=", "(?<!", "(?>", "("};
+
+// Each is one character to Oniguruma where case counts for nothing, or is several.
+constexpr std::array<std::string_view, 14> kFoldsOfSeveral = {
+    "ss", "ff", "fi", "fl", "st", "\u00df", "\u1e9e", "\ufb00", "\ufb01", "\ufb02", "\ufb03", "\ufb04", "\ufb05", "\ufb06"};
 
 constexpr std::string_view kPlainEscapes = "nrtfv\\.[](){}*+?^$|/-&~#'\"!@%,:;<>=_ ";
 
@@ -39,6 +46,7 @@ class Respeller {
 
   absl::StatusOr<std::string> Run() {
     while (!rest_.empty()) {
+      if (absl::Status status = CheckFolds(); !status.ok()) return status;
       if (absl::Status status = in_class_ ? InClass() : OutsideClass(); !status.ok()) return status;
     }
     return std::move(out_);
@@ -52,6 +60,19 @@ class Respeller {
   bool At(std::string_view text) const { return rest_.substr(0, text.size()) == text; }
   absl::Status Refuse(std::string_view what) const { return InvalidArgument("'", what, "' is not supported"); }
 
+  bool Folds() const { return !folds_.empty() && folds_.back(); }
+
+  absl::Status CheckFolds() const {
+    if (!Folds()) return absl::OkStatus();
+    for (const std::string_view fold : kFoldsOfSeveral) {
+      const bool pair = static_cast<uint8_t>(fold[0]) < 0x80;  // which a class takes one by one
+      if (in_class_ && pair) continue;
+      const std::string_view here = rest_.substr(0, fold.size());
+      if (absl::EqualsIgnoreCase(ToAbsl(here), ToAbsl(fold))) return Refuse(StrCat("(?i:) with ", here));
+    }
+    return absl::OkStatus();
+  }
+
   absl::Status OutsideClass() {
     switch (rest_[0]) {
       case '\\':
@@ -60,6 +81,10 @@ class Respeller {
         return OpenClass();
       case '(':
         return Group();
+      case ')':
+        if (!folds_.empty()) folds_.pop_back();
+        Copy(1);
+        return absl::OkStatus();
       case '{':
         return Repeat();
       case '^':
@@ -91,6 +116,7 @@ class Respeller {
     for (const std::string_view group : kGroups) {
       if (!At(group)) continue;
       if (group == "(" && (At("(?") || At("(*"))) break;
+      folds_.push_back(Folds() || group == "(?i:");
       Copy(group.size());
       return absl::OkStatus();
     }
@@ -168,6 +194,7 @@ class Respeller {
   std::string_view rest_;
   std::string out_;
   bool in_class_ = false;
+  std::vector<bool> folds_;  // of the groups that are open, the innermost last: whether case counts for nothing
 };
 
 std::string ErrorText(int code) {
