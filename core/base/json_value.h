@@ -11,6 +11,38 @@
 
 namespace moed {
 
+// Arrays and objects in one another. The library reads any number of them, but to copy or write a value it calls itself for each.
+inline constexpr int kMostJsonDepth = 64;
+
+// Whether a JSON text has more of them; of what is no JSON either answer.
+inline bool IsDeepJson(std::string_view text) {
+  int depth = 0;
+  bool in_string = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (in_string && text[i] == '\\') {
+      ++i;
+    } else if (text[i] == '"') {
+      in_string = !in_string;
+    } else if (!in_string && (text[i] == '[' || text[i] == '{')) {
+      if (++depth > kMostJsonDepth) return true;
+    } else if (!in_string && (text[i] == ']' || text[i] == '}')) {
+      --depth;
+    }
+  }
+  return false;
+}
+
+// INVALID_ARGUMENT naming `name` for bad syntax, with the place, and for what is nested too deep.
+template <class Json>
+absl::StatusOr<Json> ParseForeignJson(std::string_view name, std::string_view text) {
+  if (IsDeepJson(text)) return InvalidArgument(name, ": arrays and objects are nested more than ", kMostJsonDepth, " deep");
+  try {
+    return Json::parse(text.begin(), text.end());
+  } catch (const typename Json::exception& error) {
+    return InvalidArgument(name, ": ", error.what());
+  }
+}
+
 // For messages: a value as it stands, cut where it is long; of an array or an object only that it is one, because it may be
 // nested deeper than the stack is.
 template <class Json>

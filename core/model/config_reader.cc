@@ -78,13 +78,9 @@ std::string WithInfinityAsObject(std::string_view text) {
 }  // namespace
 
 absl::StatusOr<ConfigReader> ConfigReader::Parse(std::string name, std::string_view text) {
-  try {
-    Json root = Json::parse(WithInfinityAsObject(text));
-    if (!root.is_object()) return InvalidArgument(name, ": the top level is no object");
-    return ConfigReader(std::move(name), std::move(root));
-  } catch (const Json::exception& error) {
-    return InvalidArgument(name, ": ", error.what());
-  }
+  MOED_ASSIGN_OR_RETURN(Json root, ParseForeignJson<Json>(name, WithInfinityAsObject(text)));
+  if (!root.is_object()) return InvalidArgument(name, ": the top level is no object");
+  return ConfigReader(std::move(name), std::move(root));
 }
 
 void ConfigReader::Fail(absl::Status status) {

@@ -26,7 +26,7 @@ void ReadLayers(ConfigReader& config, ModelSpec& spec) {
 
 absl::StatusOr<ModelSpec> ReadSpec(std::string_view config_json, std::string_view generation_config) {
   MOED_ASSIGN_OR_RETURN(ConfigReader config, ConfigReader::Parse("config.json", config_json));
-  ModelSpec spec = ReadDecoder(config, {.top_k = "moe_k"});
+  ModelSpec spec = ReadDecoder(config, {.top_k = "moe_k", .tied = true});
   config.Only("sliding_window", {});
   config.Only("use_bias", {false});
   config.Only("use_rmsnorm", {true});

@@ -19,6 +19,10 @@ std::vector<std::string> EveryOtherSlides(int layers) {
 absl::StatusOr<ModelSpec> ReadSpec(std::string_view config_json, std::string_view generation_config) {
   MOED_ASSIGN_OR_RETURN(ConfigReader config, ConfigReader::Parse("config.json", config_json));
   ModelSpec spec = ReadDecoder(config, {.attention_bias = true, .layer_types = true, .quantization = true});
+  // Its absence means YaRN with factors of a release to transformers.
+  if (!config.Has("rope_scaling") && !config.Has("rope_parameters")) {
+    config.Fail(InvalidArgument("config.json: key rope_scaling (or rope_parameters) is missing"));
+  }
   ReadWindows(config, spec, EveryOtherSlides(spec.layers));
   spec.qkv_bias = spec.o_bias = config.BoolOr("attention_bias", true);
   spec.attention_sinks = spec.router_bias = spec.expert_bias = true;

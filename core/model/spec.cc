@@ -307,9 +307,11 @@ std::string SpecToJson(const ModelSpec& spec) {
 }
 
 absl::StatusOr<ModelSpec> SpecFromJson(std::string_view json) {
+  const absl::StatusOr<Json> parsed = ParseForeignJson<Json>("model spec", json);
+  if (!parsed.ok()) return DataLoss(parsed.status().message());
   ModelSpec spec;
   try {
-    spec = Decode(Json::parse(json.begin(), json.end()));
+    spec = Decode(*parsed);
     // Unknown keys, other spellings of numbers and lost values all show up here: the text of a spec is unique.
     if (const absl::Status checked = CheckSpec(spec); !checked.ok()) return DataLoss("model spec: ", checked.message());
     if (SpecToJson(spec) != json) return DataLoss("model spec: not in canonical form: ", json.substr(0, 200));

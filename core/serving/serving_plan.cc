@@ -176,9 +176,10 @@ AnswerBytes AnswersOf(uint64_t budget, const StepEngineOptions& engine) {
 // Of what answers must be, the vocabulary as a tree included.
 uint64_t BytesOfFormats(uint64_t budget) { return std::min<uint64_t>(budget / 64, 64 << 20); }
 
-// What a text takes on its way to tokens: itself, read, normalised, its tokens, and its longest word.
+// What a text takes on its way to tokens: itself, read, normalised, and its longest word. While a step of the normalizer makes it
+// longer, what the step before made and what this one has made, twice while that grows, have up to 4 times its bytes each.
 uint64_t TextBytes(const RequestLimits& limits) {
-  constexpr uint64_t kBytesForByte = 9;
+  constexpr uint64_t kBytesForByte = 14;
   return kBytesForByte * limits.text_bytes + Tokenizer::EncodeScratchBytes(limits.word_bytes);
 }
 

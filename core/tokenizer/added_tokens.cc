@@ -115,6 +115,7 @@ absl::Status AddedTokenMatcher::Split(std::string_view text, const SpecialScope&
       if (end >= stripped_to) stripped_to = end + WhiteSpaceAfter(text.substr(end));
       end = stripped_to;
     }
+    if (begin >= end) continue;  // all of it was taken by the token before it
     if (done < begin) MOED_RETURN_IF_ERROR(section({text.substr(done, begin - done), std::nullopt}));
     MOED_RETURN_IF_ERROR(section({text.substr(begin, end - begin), token->id}));
     done = end;

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 
+#include "core/base/json_value.h"
 #include "core/base/status.h"
+#include "core/tokenizer/piece_decoder.h"
 #include "core/tokenizer/tokenizer.h"
+#include "core/tokenizer/vocabulary.h"
 
 namespace moed {
 
@@ -72,12 +75,7 @@ absl::StatusOr<std::vector<const Json*>> FlattenSequence(const Json& json, std::
 }
 
 absl::StatusOr<std::string> CompileTokenizer(std::string_view tokenizer_json) {
-  Json root;
-  try {
-    root = Json::parse(tokenizer_json);
-  } catch (const Json::exception& error) {
-    return InvalidArgument("tokenizer.json: ", error.what());
-  }
+  MOED_ASSIGN_OR_RETURN(const Json root, ParseForeignJson<Json>("tokenizer.json", tokenizer_json));
   // Truncation and padding are set anew for each call by those who use them, so what the file says about them has no effect.
   MOED_RETURN_IF_ERROR(JsonPart::Open(root, "tokenizer.json",
                                       {"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer",
@@ -92,7 +90,11 @@ absl::StatusOr<std::string> CompileTokenizer(std::string_view tokenizer_json) {
   if (const auto parsed = ParseSpec(serialized, pieces); !parsed.ok()) {
     return InvalidArgument("tokenizer.json: ", parsed.status().message());
   }
-  return SealBlob(sections);
+  MOED_ASSIGN_OR_RETURN(std::string blob, SealBlob(sections));
+  MOED_ASSIGN_OR_RETURN(const auto opened, OpenBlob(blob));
+  MOED_ASSIGN_OR_RETURN(const Vocabulary vocabulary, Vocabulary::Open(opened));
+  if (!spec.bpe.byte_level) MOED_RETURN_IF_ERROR(CheckDecodedPieces(spec.decoder, vocabulary));
+  return blob;
 }
 
 }  // namespace moed

@@ -199,6 +199,9 @@ absl::Status Compiler::ReadAddedToken(const Json& json, size_t index, uint32_t& 
   MOED_ASSIGN_OR_RETURN(token.special, part.BoolOr("special", false));
   MOED_ASSIGN_OR_RETURN(token.normalized, part.BoolOr("normalized", !token.special));
   if (token.content.empty()) return part.Wrong("content", "text that is not empty");
+  if (token.content.size() > kLongestAddedToken) {
+    return part.Wrong("content", StrCat("text of at most ", kLongestAddedToken, " bytes"));
+  }
   if (!seen.emplace(token.content, token.id).second)
     return InvalidArgument(part.name(), ": '", token.content, "' is there twice");
   // The reference implementation numbers tokens that the model lacks itself, and so must the file.

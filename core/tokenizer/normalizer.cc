@@ -114,8 +114,15 @@ std::string ComposeCanonically(std::string_view text) {
 
 namespace {
 
-// By a compiled map, of texts that are no short ones.
+// Of a text by all steps, where it is no short one; core/serving counts what it takes.
 constexpr size_t kMostGrowth = 4, kShortText = 1024;
+
+size_t MostBytes(std::string_view text) { return kMostGrowth * text.size() + kShortText; }
+
+absl::Status Grown(std::string_view text) {
+  return InvalidArgument("text of ", text.size(), " bytes has more than ", MostBytes(text), " when it is normalised, ",
+                         kMostGrowth, " times as many");
+}
 
 std::string_view WithoutWhiteSpaceBehind(std::string_view text) {
   while (!text.empty()) {
@@ -144,14 +151,14 @@ absl::StatusOr<Normalizer> Normalizer::Make(std::span<const NormalizerStep> step
   return normalizer;
 }
 
-absl::StatusOr<std::string> Normalizer::Replace(const Step& step, std::string_view text) {
+absl::StatusOr<std::string> Normalizer::Replace(const Step& step, std::string_view text, size_t most) {
   const TextPattern::Searcher searcher(step.pattern[0]);
   std::string replaced;
   replaced.reserve(text.size());
   size_t done = 0;
   while (true) {
     MOED_ASSIGN_OR_RETURN(const auto match, searcher.Find(text, done));
-    if (!match) break;
+    if (!match || replaced.size() > most) break;
     replaced += text.substr(done, match->begin - done);
     replaced += step.content;
     done = match->end;
@@ -171,19 +178,16 @@ absl::StatusOr<std::string> Normalizer::Apply(std::string_view text) const {
         if (!normalized.empty()) normalized.insert(0, step.content);
         break;
       case NormalizerStep::Kind::kPrecompiled:
-        normalized = step.map[0].Apply(normalized);
-        if (normalized.size() > kMostGrowth * text.size() + kShortText) {
-          return InvalidArgument("text of ", text.size(), " bytes has ", normalized.size(), " when it is normalised, more than ",
-                                 kMostGrowth, " times as many");
-        }
+        normalized = step.map[0].Apply(normalized, MostBytes(text));
         break;
       case NormalizerStep::Kind::kStripRight:
         normalized.resize(WithoutWhiteSpaceBehind(normalized).size());
         break;
       case NormalizerStep::Kind::kReplace:
-        MOED_ASSIGN_OR_RETURN(normalized, Replace(step, normalized));
+        MOED_ASSIGN_OR_RETURN(normalized, Replace(step, normalized, MostBytes(text)));
         break;
     }
+    if (normalized.size() > MostBytes(text)) return Grown(text);
   }
   return normalized;
 }

@@ -22,7 +22,7 @@ class Normalizer {
   static absl::StatusOr<Normalizer> Make(std::span<const NormalizerStep> steps);
 
   bool empty() const { return steps_.empty(); }
-  // `text` is valid UTF-8. Empty text stays empty.
+  // `text` is valid UTF-8. Empty text stays empty. INVALID_ARGUMENT where it would grow beyond bounds.
   absl::StatusOr<std::string> Apply(std::string_view text) const;
   size_t memory_bytes() const;
 
@@ -33,7 +33,8 @@ class Normalizer {
     std::vector<TextPattern> pattern;  // kReplace: one
     std::vector<PrecompiledMap> map;   // kPrecompiled: one
   };
-  static absl::StatusOr<std::string> Replace(const Step& step, std::string_view text);
+  // Stops beyond `most` bytes.
+  static absl::StatusOr<std::string> Replace(const Step& step, std::string_view text, size_t most);
 
   std::vector<Step> steps_;
 };

@@ -1,5 +1,8 @@
 #include "core/tokenizer/piece_decoder.h"
 
+#include <algorithm>
+
+#include "core/base/status.h"
 #include "core/tokenizer/unicode.h"
 
 namespace moed {
@@ -12,15 +15,27 @@ std::optional<uint8_t> HexDigit(char c) {
   return std::nullopt;
 }
 
-std::string ReplaceAll(std::string_view text, std::string_view from, std::string_view to) {
+// Stops beyond `most` bytes.
+std::string ReplaceAll(std::string_view text, std::string_view from, std::string_view to, size_t most) {
   std::string replaced;
   size_t done = 0;
-  for (size_t at; (at = text.find(from, done)) != std::string_view::npos; done = at + from.size()) {
+  for (size_t at; replaced.size() <= most && (at = text.find(from, done)) != std::string_view::npos; done = at + from.size()) {
     replaced += text.substr(done, at - done);
     replaced += to;
   }
   replaced += text.substr(done);
   return replaced;
+}
+
+// Nothing where it has more than `most` bytes after a replacement.
+std::optional<std::string> Decoded(const DecoderSpec& decoder, std::string_view piece, bool first, size_t most) {
+  std::string text(piece);
+  if (first && !decoder.first_piece_drops.empty()) text = ReplaceAll(piece, decoder.first_piece_drops, "", most);
+  for (const auto& [from, to] : decoder.replacements) {
+    text = ReplaceAll(text, from, to, most);
+    if (text.size() > most) return std::nullopt;
+  }
+  return text;
 }
 
 }  // namespace
@@ -33,10 +48,22 @@ std::optional<uint8_t> SpelledByte(std::string_view piece) {
 }
 
 std::string DecodedPiece(const DecoderSpec& decoder, std::string_view piece, bool first) {
-  std::string text =
-      first && !decoder.first_piece_drops.empty() ? ReplaceAll(piece, decoder.first_piece_drops, "") : std::string(piece);
-  for (const auto& [from, to] : decoder.replacements) text = ReplaceAll(text, from, to);
-  return text;
+  return *Decoded(decoder, piece, first, SIZE_MAX);
+}
+
+absl::Status CheckDecodedPieces(const DecoderSpec& decoder, const Vocabulary& vocabulary) {
+  constexpr size_t kMostGrowth = 4, kShortText = 1024;
+  const auto grows = [](const DecoderSpec::Replacement& replacement) { return replacement.to.size() > replacement.from.size(); };
+  if (std::ranges::none_of(decoder.replacements, grows)) return absl::OkStatus();
+  for (uint32_t id = 0; id < vocabulary.size(); ++id) {
+    const std::string_view piece = vocabulary.piece(id);
+    const size_t most = kMostGrowth * piece.size() + kShortText;
+    for (const bool first : {true, false}) {
+      if (Decoded(decoder, piece, first, most)) continue;
+      return InvalidArgument("decoder: piece ", id, " of ", piece.size(), " bytes becomes text of more than ", most);
+    }
+  }
+  return absl::OkStatus();
 }
 
 void AppendByteRun(std::string_view run, std::string& out) {

@@ -77,12 +77,12 @@ void PrecompiledMap::AppendGrapheme(std::string_view grapheme, std::string& out)
   }
 }
 
-std::string PrecompiledMap::Apply(std::string_view text) const {
+std::string PrecompiledMap::Apply(std::string_view text, size_t most) const {
   std::string mapped;
   mapped.reserve(text.size());
   size_t begin = 0;
   utf8proc_int32_t state = 0, previous = -1;
-  for (size_t at = 0; at < text.size(); at += FirstCharacterBytes(text.substr(at))) {
+  for (size_t at = 0; at < text.size() && mapped.size() <= most; at += FirstCharacterBytes(text.substr(at))) {
     const auto character = static_cast<utf8proc_int32_t>(FirstCharacter(text.substr(at)));
     if (previous >= 0 && utf8proc_grapheme_break_stateful(previous, character, &state)) {
       AppendGrapheme(text.substr(begin, at - begin), mapped);
@@ -90,7 +90,7 @@ std::string PrecompiledMap::Apply(std::string_view text) const {
     }
     previous = character;
   }
-  if (begin < text.size()) AppendGrapheme(text.substr(begin), mapped);
+  if (begin < text.size() && mapped.size() <= most) AppendGrapheme(text.substr(begin), mapped);
   return mapped;
 }
 

@@ -22,8 +22,8 @@ class PrecompiledMap {
   PrecompiledMap& operator=(PrecompiledMap&&) = default;
 
   // `text` is valid UTF-8. As Hugging Face does it: character by character, or a grapheme of fewer than 6 bytes at once; each
-  // becomes what the shortest of its beginnings that the map has becomes.
-  std::string Apply(std::string_view text) const;
+  // becomes what the shortest of its beginnings that the map has becomes. Stops beyond `most` bytes.
+  std::string Apply(std::string_view text, size_t most) const;
   size_t memory_bytes() const { return bytes_.capacity(); }
 
  private:

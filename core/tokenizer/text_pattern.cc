@@ -5,9 +5,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <utility>
+#include <vector>
 
+#include "absl/strings/match.h"
 #include "core/base/status.h"
+#include "core/tokenizer/newer_characters.h"
 
 namespace moed {
 namespace {
@@ -22,7 +26,16 @@ constexpr std::array<std::string_view, 37> kGeneralCategories = {
 
 constexpr std::array<std::string_view, 8> kGroups = {"(?:", "(?i:", "(?=", "(?!", "(?<=", "(?<!", "(?>", "("};
 
+// Each is one character to Oniguruma where case counts for nothing, or is several.
+constexpr std::array<std::string_view, 14> kFoldsOfSeveral = {
+    "ss", "ff", "fi", "fl", "st", "\u00df", "\u1e9e", "\ufb00", "\ufb01", "\ufb02", "\ufb03", "\ufb04", "\ufb05", "\ufb06"};
+
 constexpr std::string_view kPlainEscapes = "nrtfv\\.[](){}*+?^$|/-&~#'\"!@%,:;<>=_ ";
+
+std::string_view NewerThanPcre2(std::string_view name) {
+  const auto row = std::ranges::find(kNewerCharacters, name, &NewerCharacters::name);
+  return row == std::end(kNewerCharacters) ? std::string_view() : row->ranges;
+}
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
@@ -33,6 +46,7 @@ class Respeller {
 
   absl::StatusOr<std::string> Run() {
     while (!rest_.empty()) {
+      if (absl::Status status = CheckFolds(); !status.ok()) return status;
       if (absl::Status status = in_class_ ? InClass() : OutsideClass(); !status.ok()) return status;
     }
     return std::move(out_);
@@ -46,6 +60,19 @@ class Respeller {
   bool At(std::string_view text) const { return rest_.substr(0, text.size()) == text; }
   absl::Status Refuse(std::string_view what) const { return InvalidArgument("'", what, "' is not supported"); }
 
+  bool Folds() const { return !folds_.empty() && folds_.back(); }
+
+  absl::Status CheckFolds() const {
+    if (!Folds()) return absl::OkStatus();
+    for (const std::string_view fold : kFoldsOfSeveral) {
+      const bool pair = static_cast<uint8_t>(fold[0]) < 0x80;  // which a class takes one by one
+      if (in_class_ && pair) continue;
+      const std::string_view here = rest_.substr(0, fold.size());
+      if (absl::EqualsIgnoreCase(ToAbsl(here), ToAbsl(fold))) return Refuse(StrCat("(?i:) with ", here));
+    }
+    return absl::OkStatus();
+  }
+
   absl::Status OutsideClass() {
     switch (rest_[0]) {
       case '\\':
@@ -54,6 +81,10 @@ class Respeller {
         return OpenClass();
       case '(':
         return Group();
+      case ')':
+        if (!folds_.empty()) folds_.pop_back();
+        Copy(1);
+        return absl::OkStatus();
       case '{':
         return Repeat();
       case '^':
@@ -85,6 +116,7 @@ class Respeller {
     for (const std::string_view group : kGroups) {
       if (!At(group)) continue;
       if (group == "(" && (At("(?") || At("(*"))) break;
+      folds_.push_back(Folds() || group == "(?i:");
       Copy(group.size());
       return absl::OkStatus();
     }
@@ -113,11 +145,14 @@ class Respeller {
       Copy(2);
       return absl::OkStatus();
     }
+    if (escaped == 'd' || escaped == 'D') {
+      rest_.remove_prefix(2);
+      AppendProperty("Nd", "Nd", escaped == 'D');
+      return absl::OkStatus();
+    }
     std::string respelled;
     if (escaped == 's') respelled = in_class_ ? std::string(kWhiteSpaceInClass) : StrCat("[", kWhiteSpaceInClass, "]");
     if (escaped == 'S') respelled = in_class_ ? "\\P{White_Space}" : StrCat("[^", kWhiteSpaceInClass, "]");
-    if (escaped == 'd') respelled = "\\p{Nd}";
-    if (escaped == 'D') respelled = "\\P{Nd}";
     if (respelled.empty()) return Refuse(rest_.substr(0, 2));
     rest_.remove_prefix(2);
     out_ += respelled;
@@ -139,14 +174,27 @@ class Respeller {
     const bool negated = !name.empty() && name[0] == '^';
     if (negated) name.remove_prefix(1);
     const bool category = std::find(kGeneralCategories.begin(), kGeneralCategories.end(), name) != kGeneralCategories.end();
-    out_ += StrCat(rest_.substr(0, 3), negated ? "^" : "", category ? "" : "sc:", name, "}");
+    AppendProperty(name, StrCat(category ? "" : "sc:", name), negated != (rest_[1] == 'P'));
     rest_.remove_prefix(end + 1);
     return absl::OkStatus();
+  }
+
+  // With the characters that PCRE2 does not know. Within a class none can be taken away, so that a negated property has them.
+  void AppendProperty(std::string_view name, std::string_view property, bool negated) {
+    const std::string_view newer = NewerThanPcre2(name);
+    if (newer.empty() || (in_class_ && negated)) {
+      out_ += StrCat(negated ? "\\P{" : "\\p{", property, "}");
+    } else if (in_class_) {
+      out_ += StrCat("\\p{", property, "}", newer);
+    } else {
+      out_ += StrCat(negated ? "[^\\p{" : "[\\p{", property, "}", newer, "]");
+    }
   }
 
   std::string_view rest_;
   std::string out_;
   bool in_class_ = false;
+  std::vector<bool> folds_;  // of the groups that are open, the innermost last: whether case counts for nothing
 };
 
 std::string ErrorText(int code) {

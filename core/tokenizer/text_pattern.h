@@ -1,5 +1,6 @@
 // Regular expressions of tokenizer.json. They are written for Oniguruma; PCRE2 runs them, after the few constructs that differ
-// were respelled. What would mean something else to PCRE2 is refused.
+// were respelled and the characters that PCRE2 does not know were added to properties. What would mean something else to PCRE2 is
+// refused.
 #pragma once
 
 #include <cstddef>

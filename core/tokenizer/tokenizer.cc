@@ -90,7 +90,7 @@ absl::Status Tokenizer::Impl::Open() {
     MOED_ASSIGN_OR_RETURN(normalized_added, AddedTokenMatcher::Make(spec.added, true));
     MOED_ASSIGN_OR_RETURN(normalizer, Normalizer::Make(spec.normalizer));
     MOED_ASSIGN_OR_RETURN(pre_tokenizer, PreTokenizer::Make(spec.pre_tokenizer));
-    return absl::OkStatus();
+    return spec.bpe.byte_level ? absl::OkStatus() : CheckDecodedPieces(spec.decoder, vocabulary);
   };
   if (const absl::Status made = make_steps(); !made.ok()) return DataLoss("compiled tokenizer: ", made.message());
   byte_level = spec.bpe.byte_level;
@@ -138,6 +138,7 @@ absl::StatusOr<std::vector<ByteRange>> Tokenizer::Impl::ForeignOfNormalized(std:
     const size_t begin = joined.size();
     MOED_RETURN_IF_ERROR(append(range.end));
     mapped.push_back({begin, joined.size()});
+    if (joined.size() > normalized.size()) break;  // normalised otherwise than the whole
   }
   MOED_RETURN_IF_ERROR(append(text.size()));
   if (!foreign.empty() && joined != normalized) return std::vector<ByteRange>{{0, normalized.size()}};

@@ -2,6 +2,7 @@
 
 #include "core/base/status.h"
 #include "core/tokenizer/blob.h"
+#include "core/tokenizer/unicode.h"
 
 namespace moed {
 namespace {
@@ -120,6 +121,33 @@ bool StringsAreFilled(const TokenizerSpec& spec) {
   return all;
 }
 
+bool IsUtf8(const std::string& text) { return !FirstInvalidByte(text); }
+
+// That one step makes a text longer is bounded by its characters, and that none does so again for the next.
+bool IsSpace(const std::string& space) {
+  constexpr size_t kLongestCharacter = 4;
+  return space == " " || (space.size() <= kLongestCharacter && space.find(' ') == std::string::npos);
+}
+
+absl::Status CheckSteps(const TokenizerSpec& spec) {
+  for (const size_t steps : {spec.normalizer.size(), spec.pre_tokenizer.size(), spec.decoder.replacements.size()}) {
+    if (steps > kMostTokenizerSteps) return DataLoss(steps, " steps of a kind, at most ", kMostTokenizerSteps, " are allowed");
+  }
+  for (const NormalizerStep& step : spec.normalizer) {
+    if (step.kind != NormalizerStep::Kind::kPrecompiled && !IsUtf8(step.content)) return DataLoss("a text that is not UTF-8");
+  }
+  for (const PreTokenizerStep& step : spec.pre_tokenizer) {
+    const bool characters = IsSpace(step.space) && IsSpace(step.prefix);
+    if (!characters || !IsUtf8(step.space) || !IsUtf8(step.prefix)) return DataLoss("a space that is not one character");
+  }
+  for (const AddedToken& token : spec.added) {
+    if (token.content.size() <= kLongestAddedToken) continue;
+    return DataLoss("added token ", token.id, " has ", token.content.size(), " bytes, at most ", kLongestAddedToken,
+                    " are allowed");
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 std::string SerializeSpec(const TokenizerSpec& spec) {
@@ -135,6 +163,7 @@ absl::StatusOr<TokenizerSpec> ParseSpec(std::string_view bytes, size_t pieces) {
   if (!reader.done()) return DataLoss("compiled tokenizer: the description of its steps is damaged");
   if (!IdsAreBelow(spec, pieces)) return DataLoss("compiled tokenizer: an id is outside the vocabulary");
   if (!StringsAreFilled(spec)) return DataLoss("compiled tokenizer: an added token or a decoder step has no text");
+  if (const absl::Status checked = CheckSteps(spec); !checked.ok()) return DataLoss("compiled tokenizer: ", checked.message());
   return spec;
 }
 

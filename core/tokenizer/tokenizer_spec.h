@@ -13,6 +13,8 @@
 namespace moed {
 
 inline constexpr uint32_t kNoPiece = 0xFFFFFFFF;
+inline constexpr size_t kLongestAddedToken = 1024;  // bytes: each place of a text may be compared with as many
+inline constexpr size_t kMostTokenizerSteps = 64;   // of a kind
 
 struct NormalizerStep {
   enum class Kind : uint8_t { kNfc, kPrepend, kReplace, kPrecompiled, kStripRight };

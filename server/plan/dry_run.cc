@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "core/base/json_value.h"
 #include "core/base/status.h"
 #include "core/model/expert_shapes.h"
 #include "core/store/layout.h"
@@ -99,12 +100,15 @@ absl::StatusOr<PlannedModel> ModelOf(const std::string& path, const Json& json) 
 }  // namespace
 
 absl::StatusOr<PlannedModel> ModelOfDryRun(const std::string& path, std::string_view text) {
+  const std::string name = StrCat("moed-pack --dry-run --json of ", path);
+  const absl::StatusOr<Json> json = ParseForeignJson<Json>(name, text);
+  if (!json.ok()) return DataLoss(json.status().message());
   try {
-    absl::StatusOr<PlannedModel> model = ModelOf(path, Json::parse(text));
+    absl::StatusOr<PlannedModel> model = ModelOf(path, *json);
     if (model.ok() || absl::IsNotFound(model.status())) return model;
-    return DataLoss("moed-pack --dry-run --json of ", path, ": ", model.status().message());
+    return DataLoss(name, ": ", model.status().message());
   } catch (const nlohmann::json::exception& error) {  // the library's own
-    return DataLoss("moed-pack --dry-run --json of ", path, ": ", error.what());
+    return DataLoss(name, ": ", error.what());
   }
 }
 

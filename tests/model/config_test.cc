@@ -451,6 +451,32 @@ TEST(FamilyTest, WindowsFollowLayerTypes) {
   ExpectRefusal(Read(config).status(), "sliding_window", "missing");
 }
 
+// transformers would take numbers that the file does not say.
+TEST(FamilyTest, GptOssSaysHowItsRotationsAreScaled) {
+  const Json config = ConfigOf("gpt_oss");
+  for (const bool null : {false, true}) {
+    Json without = config;
+    for (const char* key : {"rope_scaling", "rope_parameters"}) {
+      without.erase(key);
+      if (null) without[key] = nullptr;
+    }
+    without["rope_theta"] = 150000;
+    ExpectRefusal(Read(without).status(), "rope_scaling", "missing");
+    without["rope_scaling"] = {{"rope_type", "default"}};
+    const auto plain = Read(without);
+    ASSERT_TRUE(plain.ok()) << plain.status();
+    EXPECT_FALSE(plain->yarn);
+  }
+}
+
+TEST(FamilyTest, ErnieTiesItsEmbeddingsUnlessTheFileSaysOtherwise) {
+  Json config = ConfigOf("ernie4_5_moe");
+  config.erase("tie_word_embeddings");
+  EXPECT_TRUE(Read(config)->tied_embeddings);
+  config["tie_word_embeddings"] = false;
+  EXPECT_FALSE(Read(config)->tied_embeddings);
+}
+
 TEST(FamilyTest, RecurrentLayersFollowLayerTypes) {
   Json config = ConfigOf("qwen3_next");
   EXPECT_EQ(Read(config)->recurrent, (std::vector<bool>{true, true, false, true}));

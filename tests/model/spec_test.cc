@@ -66,6 +66,15 @@ TEST(SpecTest, ChangedFieldsAreDataLoss) {
   }
 }
 
+// What copies or writes values calls itself for each array in another.
+TEST(SpecTest, ADeepSpecIsDataLoss) {
+  const std::string text = SpecToJson(GoodSpec()), deep = std::string(300'000, '[') + std::string(300'000, ']');
+  for (const char* key : {"windows", "rotations", "more_heads", "more_rotations", "bos", "unknown"}) {
+    const std::string with = StrCat(text.substr(0, text.size() - 1), ",\"", key, "\":", deep, "}");
+    EXPECT_EQ(SpecFromJson(with).status().code(), absl::StatusCode::kDataLoss) << key;
+  }
+}
+
 // Stores from before an option existed stay the same bytes.
 TEST(SpecTest, WhatIsAbsentIsOffAndNotWritten) {
   const Json written = Json::parse(SpecToJson(GoodSpec()));

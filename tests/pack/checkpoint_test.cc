@@ -5,6 +5,7 @@
 
 #include "core/base/status.h"
 #include "tests/base/damaged_json.h"
+#include "tests/pack/command.h"
 #include "tests/pack/tiny_checkpoint.h"
 
 namespace moed {
@@ -74,7 +75,7 @@ TEST(CheckpointTest, SaysWhatIsMissingOrContradictory) {
        [&](auto& f) {
          WriteContents(f + index_name, StrCat(R"({"weight_map":{"model.norm.weight":)", HostileValues().back(), "}}"));
        },
-       {"model.norm.weight", "lie in array"}},
+       {index_name, "nested more than 64 deep"}},
       {"not a string", edit_index([](json& i) { i["weight_map"]["model.norm.weight"] = 3; }), {"model.norm.weight", "lie in 3"}},
       {"named but absent",
        edit_index([](json& i) { i["weight_map"]["ghost"] = "shard-0.safetensors"; }),
@@ -100,6 +101,34 @@ TEST(CheckpointTest, SaysWhatIsMissingOrContradictory) {
       EXPECT_THAT(std::string(status.message()), HasSubstr(expected)) << broken.name;
   }
   EXPECT_THAT(std::string(Checkpoint::Open("/no/such/folder").status().message()), HasSubstr("/no/such/folder is not a folder"));
+}
+
+TEST(CheckpointTest, FilesThatAreNestedTooDeepAreNamed) {
+  const std::string deep = HostileValues().back();
+  const std::pair<std::string, std::string> cases[] = {
+      {"config.json", R"("quantization_config": )" + deep},
+      {"config.json", R"("quantization_config": {"quant_method": "fp8", "x": )" + deep + "}"},
+      {"config.json", R"("rope_scaling": )" + deep},
+      {"generation_config.json", R"("temperature": )" + deep},
+      {"generation_config.json", R"("eos_token_id": )" + deep},
+      {"tokenizer_config.json", R"("chat_template": )" + deep},
+      {"tokenizer_config.json", R"("bos_token": {"content": )" + deep + "}"},
+      {"tokenizer.json", R"("normalizer": )" + deep},
+      {"tokenizer.json", R"("decoder": {"type": )" + deep + "}"},
+  };
+  const TinyCheckpoint tiny = MakeTinyCheckpoint("mixtral");
+  for (const auto& [name, member] : cases) {
+    TemporaryFolder folder;
+    tiny.Write(folder / "in");
+    std::string text = "{}";
+    if (name == "config.json") text = tiny.config.dump();
+    if (name == "tokenizer.json") text = tiny.tokenizer;
+    text.resize(text.find_last_of('}'));
+    WriteContents(folder / ("in/" + name), StrCat(text, text.size() > 1 ? "," : "", member, "}"));
+    const CommandResult result = RunPack({folder / "in", folder / "out"});
+    EXPECT_EQ(result.exit_code, 1) << name << ": " << member.substr(0, 40);
+    EXPECT_THAT(result.err, AllOf(HasSubstr(name), HasSubstr("nested more than 64 deep")));
+  }
 }
 
 TEST(CheckpointTest, FingerprintFollowsTheFiles) {

@@ -42,6 +42,16 @@ TEST(AddedTokens, WhiteSpaceIsTakenOnTheNamedSides) {
   EXPECT_THAT(Sections({left, right}, "<r>  <l>"), ElementsAre("[<r>  ]", "[<l>]"));
 }
 
+// As Hugging Face: white space that the token before it has taken is no token again.
+TEST(AddedTokens, WhatTheTokenBeforeHasTakenIsNoneAgain) {
+  AddedToken newline = Token("\n"), right = Token("<r>");
+  newline.lstrip = newline.rstrip = right.rstrip = true;
+  EXPECT_THAT(Sections({newline}, "\n\n"), ElementsAre("[\n\n]"));
+  EXPECT_THAT(Sections({newline}, "a \n\n\n b\n"), ElementsAre("a", "[ \n\n\n ]", "b", "[\n]"));
+  newline.rstrip = false;
+  EXPECT_THAT(Sections({newline, right}, "<r>\n\n\nb\nc"), ElementsAre("[<r>\n\n\n]", "b", "[\n]", "c"));
+}
+
 TEST(AddedTokens, ASingleWordHasNoWordCharacterBesideIt) {
   AddedToken word = Token("cat");
   word.single_word = true;

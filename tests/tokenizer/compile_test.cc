@@ -17,6 +17,13 @@ std::string With(const char* path, const json& value) {
   return root.dump();
 }
 
+json Steps(size_t count, const char* type) { return std::vector<json>(count, {{"type", type}}); }
+
+// Each makes a text of "a" twice as long.
+json Doubling(size_t count) {
+  return std::vector<json>(count, {{"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", "aa"}});
+}
+
 TEST(Compile, RefusalsNameThePartAndWhatIsSupported) {
   const struct {
     const char* path;
@@ -64,6 +71,10 @@ TEST(Compile, RefusalsNameThePartAndWhatIsSupported) {
       {"/added_tokens/0/id", 7, {"added_tokens[0].id"}},
       {"/added_tokens/0/content", "", {"added_tokens[0].content"}},
       {"/added_tokens/1/content", "<s>", {"added_tokens[1]", "twice"}},
+      {"/added_tokens/1/content", std::string(1025, 'x'), {"added_tokens[1].content", "at most 1024 bytes"}},
+      {"/normalizer/normalizers", Steps(65, "NFC"), {"65 steps", "at most 64"}},
+      {"/pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", Steps(65, "Digits")}}, {"65 steps", "at most 64"}},
+      {"/decoder/decoders", Doubling(36), {"decoder", "piece", "more than 1028"}},
       {"/added_tokens/1/colour", 1, {"added_tokens[1]", "colour", "lstrip"}},
       {"/extra", 1, {"extra", "added_tokens"}},
   };
@@ -73,6 +84,12 @@ TEST(Compile, RefusalsNameThePartAndWhatIsSupported) {
     EXPECT_EQ(blob.status().code(), absl::StatusCode::kInvalidArgument) << blob.status();
     for (const char* name : named) EXPECT_THAT(std::string(blob.status().message()), HasSubstr(name));
   }
+}
+
+TEST(Compile, ADecoderMayMakePiecesSomewhatLonger) {
+  const auto tokenizer = Compiled(With("/decoder/decoders", Doubling(3)));
+  ASSERT_NE(tokenizer, nullptr);
+  EXPECT_EQ(DecodeText(*tokenizer, Ids({LlamaJson()["model"]["vocab"]["a"].get<int32_t>()})), "aaaaaaaa");
 }
 
 TEST(Compile, RefusalsOfUnigramNameThePartAndWhatIsSupported) {

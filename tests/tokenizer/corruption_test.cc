@@ -3,9 +3,12 @@
 #include <xxhash.h>
 
 #include <cstring>
+#include <functional>
 #include <random>
 
 #include "core/tokenizer/blob.h"
+#include "core/tokenizer/tokenizer_spec.h"
+#include "core/tokenizer/vocabulary.h"
 #include "tests/base/damaged_bytes.h"
 #include "tests/tokenizer/tokenizers.h"
 
@@ -79,6 +82,38 @@ TEST(Corruption, DamageBehindARightChecksumDoesNoHarm) {
     Reseal(damaged);
     UseOrRefuse(std::move(damaged));
   }
+}
+
+TEST(Corruption, StepsThatNoCompilerMakesAreDataLoss) {
+  const std::string blob = SmallBlob();
+  const auto sections = OpenBlob(blob).value();
+  const size_t pieces = Vocabulary::Open(sections)->size();
+  const auto opened = [&](const std::function<void(TokenizerSpec&)>& change) {
+    const auto at = static_cast<size_t>(BlobSection::kSpec);
+    TokenizerSpec spec = ParseSpec(sections[at], pieces).value();
+    change(spec);
+    PerBlobSection<std::string> changed;
+    for (size_t i = 0; i < changed.size(); ++i) changed[i] = sections[i];
+    changed[at] = SerializeSpec(spec);
+    return Tokenizer::FromBlob(SealBlob(changed).value()).status();
+  };
+  EXPECT_TRUE(opened([](TokenizerSpec&) {}).ok());
+  const std::pair<const char*, std::function<void(TokenizerSpec&)>> changes[] = {
+      {"a long added token", [](auto& spec) { spec.added[0].content.assign(kLongestAddedToken + 1, 'x'); }},
+      {"many steps", [](auto& spec) { spec.normalizer.resize(kMostTokenizerSteps + 1); }},
+      {"many splits", [](auto& spec) { spec.pre_tokenizer.resize(kMostTokenizerSteps + 1); }},
+      {"no UTF-8",
+       [](auto& spec) {
+         spec.normalizer.push_back({NormalizerStep::Kind::kPrepend, true, "", "\xFF"});
+       }},
+      {"a space of two", [](auto& spec) { spec.pre_tokenizer.push_back({.space = "  "}); }},
+      {"a long prefix", [](auto& spec) { spec.pre_tokenizer.push_back({.prefix = "abcde"}); }},
+      {"a decoder that doubles",
+       [](auto& spec) {
+         spec.decoder.replacements.assign(36, {"a", "aa"});
+       }},
+  };
+  for (const auto& [what, change] : changes) EXPECT_EQ(opened(change).code(), absl::StatusCode::kDataLoss) << what;
 }
 
 TEST(Corruption, RandomBytesAreNoTokenizer) {

@@ -73,6 +73,36 @@ TEST(HostileText, UnigramCutsNoSpecialTokens) {
   }
 }
 
+// What is put in is the tokenizer's, and may be as long as its file.
+TEST(HostileText, NormalisingMakesNoTextMuchLonger) {
+  using nlohmann::json;
+  const auto replace = [](const std::string& content) {
+    return json{{"type", "Replace"}, {"pattern", {{"String", "q"}}}, {"content", content}};
+  };
+  const std::vector<json> doublings(40, replace("qq"));
+  const struct {
+    json normalizer;
+    std::string fits, grows;
+  } kCases[] = {
+      {{{"type", "Sequence"}, {"normalizers", doublings}}, Repeated("a"), "q"},
+      {replace(std::string(100'000, 'b')), Repeated("a"), Repeated("q")},
+      {replace("aaaa"), Repeated("q"), ""},
+      {replace("aaaaa"), "aqa", Repeated("q")},
+      {{{"type", "Prepend"}, {"prepend", std::string(2000, 'a')}}, std::string(400, 'b'), "b"},
+  };
+  for (const auto& [normalizer, fits, grows] : kCases) {
+    json root = LlamaJson();
+    root["normalizer"] = normalizer;
+    const auto tokenizer = Compiled(root.dump());
+    ASSERT_NE(tokenizer, nullptr);
+    EXPECT_TRUE(tokenizer->Encode(fits).ok()) << normalizer.dump().substr(0, 100);
+    if (grows.empty()) continue;
+    const absl::Status refused = tokenizer->Encode(grows).status();
+    EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument) << refused;
+    EXPECT_THAT(std::string(refused.message()), HasSubstr("when it is normalised, 4 times as many"));
+  }
+}
+
 TEST(HostileText, MarksWithoutEndAreOrderedOnce) {
   std::string text = "a";
   while (text.size() < kBytes) text += "\xCC\x81\xCC\x96";  // classes 230 and 220, alternating

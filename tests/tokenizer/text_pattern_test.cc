@@ -37,6 +37,19 @@ TEST(TextPattern, CaseIsFoldedInItsGroupOnly) {
   EXPECT_THAT(Matches("(?i:'s)x", "'sx 'Sx 'ſx 'sX"), ElementsAre("'sx", "'Sx", "'ſx"));
 }
 
+// To Oniguruma "ss" is one character then.
+TEST(TextPattern, LettersThatFoldToOneCharacterAreRefusedByNameWhereCaseIsFolded) {
+  for (const std::string_view pattern :
+       {"(?i:ss)", "(?i:loSs)", "(?i:'st)", "(?i:a(?:b)fi)", "(?i:a(b|(ff)))", "(?i:[aß])", "(?i:ﬁ)"}) {
+    const absl::Status status = TextPattern::Compile(pattern, false).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << pattern;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("(?i:) with ")) << pattern;
+  }
+  EXPECT_THAT(Matches("(?i:'s|'t|'re|'ve|'m|'ll|'d)", "'S'T'RE'VE'M'LL'D"),
+              ElementsAre("'S", "'T", "'RE", "'VE", "'M", "'LL", "'D"));
+  EXPECT_THAT(Matches("(?i:(?:a)[st]+)ss|ßfi", "AsTss ßfi"), ElementsAre("AsTss", "ßfi"));
+}
+
 TEST(TextPattern, ScriptsAreWithoutTheirExtensions) {
   EXPECT_THAT(Matches("\\p{Han}", "\u4e00\u3001"), ElementsAre("\u4e00"));  // U+3001 is shared by several scripts
   EXPECT_THAT(Matches("\\p{^L}", "a1"), ElementsAre("1"));

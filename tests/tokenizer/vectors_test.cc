@@ -85,6 +85,17 @@ TEST(Vectors, Unigram) {
   }
 }
 
+TEST(Vectors, CharactersThatPcre2DoesNotKnow) {
+  const json vectors = json::parse(ReadFileText(TestData("newer_characters.vectors.json.xz")));
+  ASSERT_EQ(vectors["tokenizers"].size(), 18u);
+  for (const json& one : vectors["tokenizers"]) {
+    SCOPED_TRACE(one["name"].get<std::string>());
+    const auto tokenizer = Compiled(one["tokenizer"].dump());
+    ASSERT_NE(tokenizer, nullptr);
+    ExpectCases(*tokenizer, one["cases"]);
+  }
+}
+
 // Vocabularies whose licences keep them out of the project: NAME.vectors.json {"cases": [{"text", "ids"}]} beside
 // NAME.tokenizer.json.xz; OLMoE's tokenizer is the one that the project carries.
 TEST(Vectors, Directory) {

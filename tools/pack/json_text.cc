@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/json_value.h"
 #include "core/base/status.h"
 #include "core/io/file.h"
 
@@ -19,6 +20,7 @@ absl::StatusOr<nlohmann::json> ParseJsonObject(const std::string& name, std::str
     if (event == Event::key && !keys.back().insert(parsed.get<std::string>()).second) duplicate = parsed.get<std::string>();
     return true;
   };
+  if (IsDeepJson(text)) return InvalidArgument(name, ": arrays and objects are nested more than ", kMostJsonDepth, " deep");
   try {
     nlohmann::json object = nlohmann::json::parse(text.begin(), text.end(), watch);
     if (!duplicate.empty()) return InvalidArgument(name, ": \"", duplicate, "\" appears twice");

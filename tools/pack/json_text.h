@@ -9,7 +9,8 @@
 
 namespace moed {
 
-// An object. INVALID_ARGUMENT naming `name` and the place for bad syntax, a key that appears twice, or anything but an object.
+// An object. INVALID_ARGUMENT naming `name` and the place for bad syntax, a key that appears twice, what is nested too deep
+// (core/base/json_value.h), or anything but an object.
 absl::StatusOr<nlohmann::json> ParseJsonObject(const std::string& name, std::string_view text);
 
 // The file whole. NOT_FOUND when it does not exist, INVALID_ARGUMENT when it is larger than `max_bytes`.

@@ -236,8 +236,10 @@ std::vector<std::string> QuantizationMethods() {
 }
 
 absl::StatusOr<Quantization> TakeQuantization(std::string& config_json) {
-  json config = json::parse(config_json, nullptr, false);
-  if (!config.is_object() || !config.contains(kKey) || config[kKey].is_null()) return Quantization{};  // or the family's error
+  absl::StatusOr<json> parsed = ParseForeignJson<json>("config.json", config_json);
+  if (!parsed.ok() || !parsed->is_object() || !parsed->contains(kKey)) return Quantization{};  // or the family's error
+  json& config = *parsed;
+  if (config[kKey].is_null()) return Quantization{};
   const json& own = config[kKey];
   const json method = own.is_object() ? own.value("quant_method", json()) : json();
   const auto row =

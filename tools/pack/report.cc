@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/base/byte_size.h"
+#include "core/base/json_value.h"
 #include "core/base/status.h"
 #include "nlohmann/json.hpp"
 #include "tools/terminal/amount.h"
@@ -73,8 +74,8 @@ std::vector<Row> SizeRows(const StoreDescription& description, const FileLayout&
 std::string HashText(uint64_t hash) { return StrCat(absl::Hex(hash, absl::kZeroPad16)); }
 
 std::string Spec(const StoreDescription& description, int indent) {
-  const Json spec = Json::parse(description.model_spec, nullptr, false);
-  return spec.is_discarded() ? description.model_spec : spec.dump(indent, ' ', false, Json::error_handler_t::replace);
+  const absl::StatusOr<Json> spec = ParseForeignJson<Json>("model spec", description.model_spec);
+  return spec.ok() ? spec->dump(indent, ' ', false, Json::error_handler_t::replace) : description.model_spec;
 }
 
 // What a store holds.
@@ -100,8 +101,7 @@ void AddContents(const StoreDescription& description, const FileLayout& layout, 
                              {"columns", tensor.cols},
                              {"bytes", tensor.bytes}});
   }
-  json["model_spec"] = Json::parse(description.model_spec, nullptr, false);
-  if (json["model_spec"].is_discarded()) json["model_spec"] = description.model_spec;
+  json["model_spec"] = ParseForeignJson<Json>("model spec", description.model_spec).value_or(Json(description.model_spec));
 }
 
 std::string Dumped(const Json& json) { return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"; }
