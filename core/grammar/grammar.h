@@ -25,7 +25,8 @@ class Grammar {
   //   - properties come in the schema's order, others only where no properties are named;
   //   - white space: none, a space, or a line end and indentation, after "{", "[", "," and ":" and before "}" and "]";
   //   - numbers have up to 18 digits before the point, 17 behind it and 2 in the exponent, which those with bounds have not;
-  //   - with "pattern", a string escapes what it must and nothing else.
+  //   - with "pattern" or "format", a string escapes what it must and nothing else;
+  //   - formats are held as core/grammar/string_formats.h says; those that it does not know are annotations.
   static absl::StatusOr<std::shared_ptr<const Grammar>> FromJsonSchema(std::string_view schema);
   static std::shared_ptr<const Grammar> AnyJsonObject();
   // A text made of such; markers are special tokens where `trie` has them. Errors begin with the syntax's field.

@@ -15,6 +15,7 @@
 #include "core/grammar/number_range.h"
 #include "core/grammar/regex.h"
 #include "core/grammar/schema_text.h"
+#include "core/grammar/string_formats.h"
 
 namespace moed::grammar {
 namespace {
@@ -61,6 +62,7 @@ class Compiler {
   absl::StatusOr<Pc> Properties(const std::vector<Property>& properties, const std::string& path, int depth);
   absl::StatusOr<Pc> Array(const Json& schema, const std::string& path, int depth);
   absl::StatusOr<Pc> String(const Json& schema, const std::string& path);
+  absl::StatusOr<Pc> Format(const Json& format, const std::string& path);
   absl::StatusOr<Pc> Number(bool whole, const Json& schema, const std::string& path);
   absl::StatusOr<int> Count(const Json& schema, const char* keyword, int otherwise, const std::string& path);
 
@@ -69,6 +71,7 @@ class Compiler {
   JsonRules& json_;
   std::map<std::string, uint32_t> references_;
   std::map<std::string, const Json*> targets_;
+  std::map<std::string, uint32_t> formats_;
   JoiningWork work_;
   int schemas_ = 0;
   int joined_ = 0;  // that are being compiled
@@ -78,7 +81,7 @@ class Compiler {
 bool Asserts(const Json& schema, std::initializer_list<std::string_view> but = {}) {
   const auto& items = schema.items();
   return std::any_of(items.begin(), items.end(), [&](const auto& item) {
-    return KindOf(item.key()) != Keyword::kAnnotation && std::find(but.begin(), but.end(), item.key()) == but.end();
+    return KindOf(item.key(), item.value()) != Keyword::kAnnotation && std::find(but.begin(), but.end(), item.key()) == but.end();
   });
 }
 
@@ -115,7 +118,7 @@ const char* TypeOfKeywords(const Json& schema) {
   };
   if (any({"properties", "required", "additionalProperties"})) return "object";
   if (any({"items", "minItems", "maxItems"})) return "array";
-  return any({"pattern", "minLength", "maxLength"}) ? "string" : "number";
+  return any({"pattern", "minLength", "maxLength", "format"}) ? "string" : "number";
 }
 
 absl::StatusOr<Pc> Compiler::Build(std::string_view pointer, Pc next) {
@@ -138,7 +141,7 @@ absl::StatusOr<uint32_t> Compiler::Rule(const Json& schema, const std::string& p
 absl::StatusOr<Json> Compiler::Beside(const std::string& keyword, const Json& schema, const std::string& path) {
   Json rest = Json::object();
   for (const auto& [name, value] : schema.items()) {
-    if (name == keyword || KindOf(name) == Keyword::kAnnotation) continue;
+    if (name == keyword || KindOf(name, value) == Keyword::kAnnotation) continue;
     MOED_RETURN_IF_ERROR(work_.AddCopy(value, path));
     rest[name] = value;
   }
@@ -163,7 +166,7 @@ absl::StatusOr<Pc> Compiler::Body(const Json& schema, const std::string& path, i
   if (schema.is_boolean()) return schema.get<bool>() ? json_.AnyValue(kReturn) : ProgramBuilder::kDead;
   if (!schema.is_object()) return At(path, "a schema is an object or a boolean, not ", schema.type_name());
   for (const auto& [name, value] : schema.items()) {
-    if (KindOf(name) == Keyword::kUnknown) return At(path, "the keyword '", name, "' is not supported");
+    if (KindOf(name, value) == Keyword::kUnknown) return At(path, "the keyword '", name, "' is not supported");
   }
   if (schema.contains("$ref")) return Reference(schema, path, depth);
   if (schema.contains("allOf")) return AllOf(schema, path, depth);
@@ -325,9 +328,29 @@ absl::StatusOr<Pc> Compiler::Array(const Json& schema, const std::string& path, 
   return json_.Array(item, least, most, kReturn);
 }
 
+// Compiled once, for some are large.
+absl::StatusOr<Pc> Compiler::Format(const Json& format, const std::string& path) {
+  if (!format.is_string()) return At(path, "'format' is ", ShownJson(format));
+  const auto& name = format.get_ref<const std::string&>();
+  const auto [found, is_new] = formats_.try_emplace(name, 0);
+  if (is_new) {
+    found->second = builder_.NewRule();
+    const Pc close = builder_.Bytes('"', '"', kReturn);
+    const auto body = BuildRegex(*FormatPattern(name), true, Encoding::kJsonString, builder_, close);
+    MOED_CHECK(body.ok());
+    builder_.SetRule(found->second, builder_.Bytes('"', '"', *body));
+  }
+  return builder_.Call(found->second, kReturn);
+}
+
 absl::StatusOr<Pc> Compiler::String(const Json& schema, const std::string& path) {
   MOED_ASSIGN_OR_RETURN(const int least, Count(schema, "minLength", 0, path));
   MOED_ASSIGN_OR_RETURN(const int most, Count(schema, "maxLength", kNoMost, path));
+  if (schema.contains("format") && KindOf("format", schema["format"]) != Keyword::kAnnotation) {
+    const bool alone = least == 0 && most == kNoMost && !schema.contains("pattern");
+    return alone ? Format(schema["format"], path)
+                 : At(path, "'format' beside 'pattern', 'minLength' or 'maxLength' is not supported");
+  }
   if (!schema.contains("pattern"))
     return most != kNoMost && most < least ? ProgramBuilder::kDead : json_.String(least, most, kReturn);
   if (least > 0 || most != kNoMost) return At(path, "'pattern' beside 'minLength' or 'maxLength' is not supported");

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/base/status.h"
+#include "core/grammar/string_formats.h"
 
 namespace moed::grammar {
 namespace {
@@ -13,26 +14,11 @@ constexpr int kMostDepth = 64;
 
 constexpr std::string_view kAnnotations[] = {"title",    "description", "default",  "examples",  "$schema", "$id",
                                              "$comment", "deprecated",  "readOnly", "writeOnly", "$defs",   "definitions"};
-constexpr std::string_view kAssertions[] = {"type",
-                                            "enum",
-                                            "const",
-                                            "properties",
-                                            "required",
-                                            "additionalProperties",
-                                            "items",
-                                            "minItems",
-                                            "maxItems",
-                                            "minLength",
-                                            "pattern",
-                                            "maxLength",
-                                            "minimum",
-                                            "maximum",
-                                            "exclusiveMinimum",
-                                            "exclusiveMaximum",
-                                            "anyOf",
-                                            "oneOf",
-                                            "allOf",
-                                            "$ref"};
+constexpr std::string_view kAssertions[] = {
+    "type",   "enum",     "const",    "properties",       "required",         "additionalProperties",
+    "items",  "minItems", "maxItems", "minLength",        "pattern",          "maxLength",
+    "format", "minimum",  "maximum",  "exclusiveMinimum", "exclusiveMaximum", "anyOf",
+    "oneOf",  "allOf",    "$ref"};
 
 // What both of two types allow; "number" holds "integer".
 Json BothTypes(const Json& one, const Json& other) {
@@ -122,7 +108,9 @@ absl::StatusOr<Json> ReadSchema(std::string_view text) {
 
 std::string Place(const std::string& path) { return StrCat("at ", path.empty() ? std::string("/") : path, ": "); }
 
-Keyword KindOf(std::string_view name) {
+Keyword KindOf(std::string_view name, const Json& value) {
+  if (name == "format" && value.is_string() && FormatPattern(value.get_ref<const std::string&>()) == nullptr)
+    return Keyword::kAnnotation;
   if (std::find(std::begin(kAnnotations), std::end(kAnnotations), name) != std::end(kAnnotations)) return Keyword::kAnnotation;
   if (std::find(std::begin(kAssertions), std::end(kAssertions), name) != std::end(kAssertions)) return Keyword::kAssertion;
   return Keyword::kUnknown;
@@ -149,7 +137,7 @@ absl::StatusOr<Json> Both(Json one, const Json& other, const std::string& path, 
   if (!one.is_object() || !other.is_object()) return InvalidArgument(Place(path), "two schemas that cannot be joined");
   MOED_RETURN_IF_ERROR(JoinProperties(one, other, path, work));
   for (const auto& [name, value] : other.items()) {
-    if (KindOf(name) == Keyword::kAnnotation || name == "properties") continue;
+    if (KindOf(name, value) == Keyword::kAnnotation || name == "properties") continue;
     MOED_RETURN_IF_ERROR(work.AddCopy(value, path));
     if (!one.contains(name)) {
       one[name] = value;

@@ -5,6 +5,8 @@
 #include <regex>
 #include <string>
 
+#include "tests/grammar/format_validator.h"
+
 namespace moed::grammar {
 namespace {
 
@@ -65,6 +67,7 @@ class Validator {
     const auto& text = value.get_ref<const std::string&>();
     if (Characters(text) < schema.value("minLength", size_t{0}) || Characters(text) > schema.value("maxLength", SIZE_MAX))
       return false;
+    if (!IsOfFormat(text, schema.value("format", ""))) return false;
     return !schema.contains("pattern") || std::regex_search(text, std::regex(schema["pattern"].get<std::string>()));
   }
   bool Arrays(const Json& schema, const Json& value) const {

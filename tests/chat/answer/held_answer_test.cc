@@ -225,6 +225,23 @@ TEST(HeldAnswer, TextStaysFreeAndCallsInItAreHeld) {
   EXPECT_TRUE(follows("harmony", free, thought + "<|channel|>final<|message|>no"));
 }
 
+TEST(HeldAnswer, FormatsOfStringsAreHeldWithoutQuotesToo) {
+  const Vocabulary vocabulary(true);
+  const std::string schema = R"({"type": "object", "properties": {"on": {"type": "string", "format": "date"}}})";
+  const auto holds = [&](std::string_view value) {
+    auto matcher = Held("glm", Rules(true, schema), vocabulary);
+    EXPECT_TRUE(matcher.ok()) << matcher.status();
+    const auto special = [](std::string_view name) { return static_cast<char>(grammar::kSpecialByte) + std::string(name); };
+    const std::string call = special("<tool_call>") + "get_weather\n" + special("<arg_key>") + "on" + special("</arg_key>") +
+                             "\n" + special("<arg_value>") + std::string(value) + special("</arg_value>") + "\n" +
+                             special("</tool_call>");
+    return matcher.ok() && matcher->Accept(call).ok() && matcher->MayEnd();
+  };
+  EXPECT_TRUE(holds("2024-02-29"));
+  EXPECT_FALSE(holds("2023-02-29"));
+  EXPECT_FALSE(holds("tomorrow"));
+}
+
 TEST(HeldAnswer, AFormatBeginsAfterTheReasoning) {
   std::mt19937 random(6);
   const Vocabulary vocabulary(true);
