@@ -87,6 +87,10 @@ bool Asserts(const Json& schema, std::initializer_list<std::string_view> but = {
 
 absl::StatusOr<std::set<std::string>> Types(const Json& schema, const std::string& path) {
   std::set<std::string> types;
+  const Json nullable = schema.contains("nullable") ? schema["nullable"] : Json(false);
+  if (!nullable.is_boolean()) return At(path, "'nullable' is ", ShownJson(nullable));
+  if (nullable == Json(true) && !schema.contains("type")) return At(path, "'nullable' is supported beside 'type' alone");
+  if (nullable == Json(true)) types.insert("null");
   if (!schema.contains("type")) return types;
   const Json one = Json::array({schema["type"]});
   for (const Json& type : schema["type"].is_array() ? schema["type"] : one) {
@@ -241,7 +245,8 @@ absl::StatusOr<Pc> Compiler::AnyOf(const Json& schema, const std::string& keywor
 }
 
 absl::StatusOr<Pc> Compiler::Values(const Json& schema, const std::string& path) {
-  if (Asserts(schema, {"const", "enum", "type"})) return At(path, "'const' and 'enum' are supported beside 'type' alone");
+  if (Asserts(schema, {"const", "enum", "type", "nullable"}))
+    return At(path, "'const' and 'enum' are supported beside 'type' alone");
   if (schema.contains("const") && schema.contains("enum")) return At(path, "'const' beside 'enum' is not supported");
   const Json values = schema.contains("const") ? Json::array({schema["const"]}) : schema["enum"];
   if (!values.is_array()) return At(path, "'enum' is no list");

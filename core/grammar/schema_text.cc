@@ -12,13 +12,15 @@ namespace {
 
 constexpr int kMostDepth = 64;
 
-constexpr std::string_view kAnnotations[] = {"title",    "description", "default",  "examples",  "$schema", "$id",
-                                             "$comment", "deprecated",  "readOnly", "writeOnly", "$defs",   "definitions"};
+constexpr std::string_view kAnnotations[] = {
+    "title",       "description",   "default",          "examples",        "example",          "$schema",
+    "$id",         "$comment",      "deprecated",       "readOnly",        "writeOnly",        "$defs",
+    "definitions", "discriminator", "propertyOrdering", "contentEncoding", "contentMediaType", "contentSchema"};
 constexpr std::string_view kAssertions[] = {
-    "type",   "enum",     "const",    "properties",       "required",         "additionalProperties",
-    "items",  "minItems", "maxItems", "minLength",        "pattern",          "maxLength",
-    "format", "minimum",  "maximum",  "exclusiveMinimum", "exclusiveMaximum", "anyOf",
-    "oneOf",  "allOf",    "$ref"};
+    "type",   "enum",     "const",    "properties", "required",         "additionalProperties",
+    "items",  "minItems", "maxItems", "minLength",  "pattern",          "maxLength",
+    "format", "nullable", "minimum",  "maximum",    "exclusiveMinimum", "exclusiveMaximum",
+    "anyOf",  "oneOf",    "allOf",    "$ref"};
 
 // What both of two types allow; "number" holds "integer".
 Json BothTypes(const Json& one, const Json& other) {
@@ -41,6 +43,10 @@ size_t Size(const Json& value) {
   if (!value.is_structured()) return size;
   for (const auto& [name, part] : value.items()) size += Size(part) + (value.is_object() ? name.size() / kBytes : 0);
   return size;
+}
+
+bool IsNullable(const Json& schema) {
+  return schema.contains("nullable") && KindOf("nullable", schema["nullable"]) != Keyword::kAnnotation;
 }
 
 // What `schema` says of properties that it does not name.
@@ -111,6 +117,7 @@ std::string Place(const std::string& path) { return StrCat("at ", path.empty() ?
 Keyword KindOf(std::string_view name, const Json& value) {
   if (name == "format" && value.is_string() && FormatPattern(value.get_ref<const std::string&>()) == nullptr)
     return Keyword::kAnnotation;
+  if (name.substr(0, 2) == "x-" || (name == "nullable" && value == Json(false))) return Keyword::kAnnotation;
   if (std::find(std::begin(kAnnotations), std::end(kAnnotations), name) != std::end(kAnnotations)) return Keyword::kAnnotation;
   if (std::find(std::begin(kAssertions), std::end(kAssertions), name) != std::end(kAssertions)) return Keyword::kAssertion;
   return Keyword::kUnknown;
@@ -135,6 +142,9 @@ absl::StatusOr<Json> Both(Json one, const Json& other, const std::string& path, 
     return other;
   }
   if (!one.is_object() || !other.is_object()) return InvalidArgument(Place(path), "two schemas that cannot be joined");
+  // It is about the type beside it, and not about what the other schema says.
+  if (IsNullable(one) || IsNullable(other))
+    return InvalidArgument(Place(path), "'nullable' in schemas to be joined is not supported");
   MOED_RETURN_IF_ERROR(JoinProperties(one, other, path, work));
   for (const auto& [name, value] : other.items()) {
     if (KindOf(name, value) == Keyword::kAnnotation || name == "properties") continue;

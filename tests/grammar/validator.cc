@@ -52,7 +52,7 @@ class Validator {
     return !schema.contains("const") || schema["const"] == value;
   }
   bool Typed(const Json& schema, const Json& value) const {
-    if (!schema.contains("type")) return true;
+    if (!schema.contains("type") || (value.is_null() && schema.value("nullable", false))) return true;
     const Json types = schema["type"].is_array() ? schema["type"] : Json::array({schema["type"]});
     return std::any_of(types.begin(), types.end(), [&](const Json& type) { return IsOfType(value, type.get<std::string>()); });
   }
