@@ -53,8 +53,9 @@ void JsonRules::SetCharacter() {
 
 void JsonRules::SetValue() {
   const Pc parts[] = {
-      Map(value_, 0, kReturn),           Array(value_, 0, kNoMost, kReturn), String(0, kNoMost, kReturn),
-      AnyNumber(false, kReturn),         builder_.Literal("true", kReturn),  builder_.Literal("false", kReturn),
+      Map(value_, 0, kReturn),           Array(value_, 0, kNoMost, kReturn),
+      String(0, kNoMost, kReturn),       Number(false, kReturn),
+      builder_.Literal("true", kReturn), builder_.Literal("false", kReturn),
       builder_.Literal("null", kReturn),
   };
   builder_.SetRule(value_, builder_.Either(parts));
@@ -88,7 +89,7 @@ Pc JsonRules::Digits(int least, int most, Pc next) {
 
 Pc JsonRules::Fraction(Pc next) { return builder_.Either(builder_.Bytes('.', '.', Digits(1, kMostFractionDigits, next)), next); }
 
-Pc JsonRules::AnyNumber(bool whole, Pc next) {
+Pc JsonRules::Number(bool whole, Pc next) {
   if (!whole) {
     const Pc digits = Digits(1, kMostExponentDigits, next);
     const Pc sign = builder_.Either(builder_.Character(CharacterSet({{'+', '+'}, {'-', '-'}}), Encoding::kUtf8, digits), digits);
@@ -98,42 +99,6 @@ Pc JsonRules::AnyNumber(bool whole, Pc next) {
   const Pc magnitude =
       builder_.Either(builder_.Bytes('0', '0', next), builder_.Bytes('1', '9', Digits(0, kMostWholeDigits - 1, next)));
   return builder_.Either(magnitude, builder_.Bytes('-', '-', magnitude));
-}
-
-Pc JsonRules::Number(bool whole, const NumberBounds& bounds, Pc next) {
-  if (!bounds.any()) return AnyNumber(whole, next);
-  // Below zero a number is its magnitude between the bounds' magnitudes.
-  const NumberBounds mirrored{bounds.most ? std::optional(-*bounds.most) : std::nullopt,
-                              bounds.least ? std::optional(-*bounds.least) : std::nullopt, bounds.most_excluded,
-                              bounds.least_excluded};
-  return builder_.Either(Magnitudes(whole, bounds, next), builder_.Bytes('-', '-', Magnitudes(whole, mirrored, next)));
-}
-
-// The numbers from 0 on that are within.
-Pc JsonRules::Magnitudes(bool whole, const NumberBounds& bounds, Pc next) {
-  const bool from_zero = !bounds.least || *bounds.least < 0;
-  const int64_t least = from_zero ? 0 : *bounds.least;
-  const bool least_excluded = !from_zero && bounds.least_excluded;
-  std::vector<Pc> parts;
-  const auto add = [&](int64_t low, std::optional<int64_t> high, Pc after) {
-    if (!high || low <= *high) parts.push_back(WholeNumbers(low, high, builder_, after));
-  };
-  const int64_t first = least + (least_excluded ? 1 : 0);
-  if (whole) {
-    add(first, bounds.most ? std::optional(*bounds.most - (bounds.most_excluded ? 1 : 0)) : std::nullopt, next);
-    return builder_.Either(parts);
-  }
-  const auto zero = [this](Pc after) { return builder_.Bytes('0', '0', after); };
-  if (least_excluded && (!bounds.most || least < *bounds.most)) {  // above it by a fraction
-    const Pc nonzero = builder_.Bytes('1', '9', Digits(0, kMostFractionDigits / 2, next));
-    add(least, least, builder_.Bytes('.', '.', builder_.Repeat(zero, 0, kMostFractionDigits / 2, nonzero)));
-  }
-  add(first, bounds.most ? std::optional(*bounds.most - 1) : std::nullopt, Fraction(next));
-  if (bounds.most && !bounds.most_excluded && *bounds.most >= first) {
-    const Pc only_zeros = builder_.Bytes('.', '.', builder_.Repeat(zero, 1, kMostFractionDigits, next));
-    add(*bounds.most, *bounds.most, builder_.Either(only_zeros, next));
-  }
-  return builder_.Either(parts);
 }
 
 }  // namespace moed::grammar

@@ -12,6 +12,7 @@
 #include "core/base/json_value.h"
 #include "core/base/status.h"
 #include "core/grammar/json_rules.h"
+#include "core/grammar/number_bounds.h"
 #include "core/grammar/number_range.h"
 #include "core/grammar/regex.h"
 #include "core/grammar/schema_text.h"
@@ -367,32 +368,8 @@ absl::StatusOr<Pc> Compiler::String(const Json& schema, const std::string& path)
 }
 
 absl::StatusOr<Pc> Compiler::Number(bool whole, const Json& schema, const std::string& path) {
-  constexpr int64_t kMostBound = int64_t{1} << 53;
-  const double beyond_whole = std::pow(10., kMostWholeDigits);
-  NumberBounds bounds;
-  const auto read = [&](const char* keyword, std::optional<int64_t>& bound, bool& excluded, bool excludes,
-                        bool least) -> absl::Status {
-    if (!schema.contains(keyword)) return absl::OkStatus();
-    Json value = schema[keyword];
-    if (whole && value.is_number() && (least ? -value.get<double>() : value.get<double>()) >= beyond_whole)
-      return absl::OkStatus();
-    if (value.is_number_float() && IsWhole(value) && std::abs(value.get<double>()) <= kMostBound) {
-      value = static_cast<int64_t>(value.get<double>());
-    }
-    MOED_ASSIGN_OR_RETURN(const int64_t number,
-                          WholeNumber(StrCat(Place(path), "'", keyword, "'"), value, -kMostBound, kMostBound));
-    const bool tighter = !bound || (least ? number > *bound : number < *bound) || (number == *bound && excludes);
-    if (tighter) {
-      bound = number;
-      excluded = excludes;
-    }
-    return absl::OkStatus();
-  };
-  MOED_RETURN_IF_ERROR(read("minimum", bounds.least, bounds.least_excluded, false, true));
-  MOED_RETURN_IF_ERROR(read("exclusiveMinimum", bounds.least, bounds.least_excluded, true, true));
-  MOED_RETURN_IF_ERROR(read("maximum", bounds.most, bounds.most_excluded, false, false));
-  MOED_RETURN_IF_ERROR(read("exclusiveMaximum", bounds.most, bounds.most_excluded, true, false));
-  return json_.Number(whole, bounds, kReturn);
+  MOED_ASSIGN_OR_RETURN(const std::optional<NumberBounds> bounds, ReadNumberBounds(schema, whole, path));
+  return bounds ? Numbers(*bounds, builder_, kReturn) : json_.Number(whole, kReturn);
 }
 
 }  // namespace

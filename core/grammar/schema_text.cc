@@ -16,11 +16,29 @@ constexpr std::string_view kAnnotations[] = {
     "title",       "description",   "default",          "examples",        "example",          "$schema",
     "$id",         "$comment",      "deprecated",       "readOnly",        "writeOnly",        "$defs",
     "definitions", "discriminator", "propertyOrdering", "contentEncoding", "contentMediaType", "contentSchema"};
-constexpr std::string_view kAssertions[] = {
-    "type",   "enum",     "const",    "properties", "required",         "additionalProperties",
-    "items",  "minItems", "maxItems", "minLength",  "pattern",          "maxLength",
-    "format", "nullable", "minimum",  "maximum",    "exclusiveMinimum", "exclusiveMaximum",
-    "anyOf",  "oneOf",    "allOf",    "$ref"};
+constexpr std::string_view kAssertions[] = {"type",
+                                            "enum",
+                                            "const",
+                                            "properties",
+                                            "required",
+                                            "additionalProperties",
+                                            "items",
+                                            "minItems",
+                                            "maxItems",
+                                            "minLength",
+                                            "pattern",
+                                            "maxLength",
+                                            "format",
+                                            "nullable",
+                                            "minimum",
+                                            "maximum",
+                                            "exclusiveMinimum",
+                                            "exclusiveMaximum",
+                                            "multipleOf",
+                                            "anyOf",
+                                            "oneOf",
+                                            "allOf",
+                                            "$ref"};
 
 // What both of two types allow; "number" holds "integer".
 Json BothTypes(const Json& one, const Json& other) {

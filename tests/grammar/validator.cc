@@ -23,6 +23,13 @@ bool IsOfType(const Json& value, const std::string& type) {
   return value.type_name() == type;
 }
 
+// Of a fraction, near enough: neither can be a double.
+bool IsMultiple(const Json& value, double multiple) {
+  if (value.is_number_integer() && multiple == std::trunc(multiple)) return value.get<int64_t>() % std::llround(multiple) == 0;
+  const double times = value.get<double>() / multiple;
+  return std::abs(times - std::round(times)) < 0.3;
+}
+
 class Validator {
  public:
   explicit Validator(const Json& root) : root_(root) {}
@@ -59,6 +66,7 @@ class Validator {
   bool Numbers(const Json& schema, const Json& value) const {
     if (!value.is_number()) return true;
     const double number = value.get<double>();
+    if (schema.contains("multipleOf") && !IsMultiple(value, schema["multipleOf"].get<double>())) return false;
     return number >= schema.value("minimum", -1e300) && number <= schema.value("maximum", 1e300) &&
            number > schema.value("exclusiveMinimum", -1e300) && number < schema.value("exclusiveMaximum", 1e300);
   }

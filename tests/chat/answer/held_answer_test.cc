@@ -276,8 +276,8 @@ TEST(HeldAnswer, WhatAFormCannotHoldIsNamed) {
   EXPECT_THAT(refusal("qwen-xml", R"({"x": {"anyOf": [{"type": "string"}, {"type": "array"}]}})"), HasSubstr("beside strings"));
   EXPECT_THAT(refusal("glm", R"({"x": {"enum": ["a", 1]}})"), HasSubstr("strings and others"));
   EXPECT_EQ(refusal("glm", R"({"x": {"anyOf": [{"type": "string"}, {"type": "null"}]}})"), "");
-  EXPECT_THAT(refusal("glm", R"({"x": {"type": "integer", "multipleOf": 2}})"),
-              HasSubstr("tools[0].parameters: at /properties/x: the keyword 'multipleOf' is not supported"));
+  EXPECT_THAT(refusal("glm", R"({"x": {"type": "integer", "multipleOf": 0}})"),
+              HasSubstr("tools[0].parameters: at /properties/x: 'multipleOf' is 0, allowed are 1 to 100"));
   EXPECT_THAT(refusal("hermes", R"({"x": {"not": {}}})"), HasSubstr("tools[0].parameters: at /properties/x"));
   EXPECT_THAT(refusal("plain", "{}"), HasSubstr("tool_choice.kind: "));
   AnswerRules both = Rules(false);
