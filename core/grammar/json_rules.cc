@@ -1,5 +1,7 @@
 #include "core/grammar/json_rules.h"
 
+#include <algorithm>
+
 #include "core/grammar/number_range.h"
 
 namespace moed::grammar {
@@ -80,6 +82,23 @@ Pc JsonRules::Array(uint32_t value, int least, int most, Pc next) {
   const Pc rest = builder_.Repeat(further, least > 0 ? least - 1 : 0, most == kNoMost ? kNoMost : most - 1, close);
   const Pc some = most == 0 ? ProgramBuilder::kDead : Space(builder_.Call(value, rest));
   return builder_.Bytes('[', '[', least > 0 ? some : builder_.Either(some, close));
+}
+
+// Backwards: `further` goes on after as many values as `first` has up to here, with the comma before the next.
+Pc JsonRules::Tuple(std::span<const uint32_t> first, uint32_t value, int least, int most, Pc next) {
+  const auto firsts = static_cast<int>(first.size());
+  const Pc close = Space(builder_.Bytes(']', ']', next));
+  const auto one_more = [&](Pc after) { return builder_.Bytes(',', ',', Space(builder_.Call(value, after))); };
+  Pc further = close;
+  if (most == kNoMost || most >= firsts) {
+    further = builder_.Repeat(one_more, std::max(least - firsts, 0), most == kNoMost ? kNoMost : most - firsts, close);
+  }
+  for (int i = most == kNoMost ? firsts : std::min(firsts, most); i > 0; --i) {
+    const Pc written = Space(builder_.Call(first[i - 1], further));
+    further = i > 1 ? builder_.Bytes(',', ',', written) : written;
+    if (i - 1 >= least) further = builder_.Either(further, close);
+  }
+  return builder_.Bytes('[', '[', further);
 }
 
 Pc JsonRules::Digits(int least, int most, Pc next) {

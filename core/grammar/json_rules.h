@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "core/grammar/program.h"
 
@@ -20,6 +21,8 @@ class JsonRules {
   // {"key": value, ...}, `least` entries at least; `value`: a rule.
   Pc Map(uint32_t value, int least, Pc next);
   Pc Array(uint32_t value, int least, int most, Pc next);
+  // The first values are of the rules `first`, as many as there are, and all after them of `value`.
+  Pc Tuple(std::span<const uint32_t> first, uint32_t value, int least, int most, Pc next);
   uint32_t value_rule() const { return value_; }
 
  private:

@@ -122,7 +122,7 @@ const char* TypeOfKeywords(const Json& schema) {
     return std::any_of(names.begin(), names.end(), [&](const char* name) { return schema.contains(name); });
   };
   if (any({"properties", "required", "additionalProperties"})) return "object";
-  if (any({"items", "minItems", "maxItems"})) return "array";
+  if (any({"items", "prefixItems", "minItems", "maxItems", "uniqueItems"})) return "array";
   return any({"pattern", "minLength", "maxLength", "format"}) ? "string" : "number";
 }
 
@@ -284,7 +284,6 @@ absl::StatusOr<Pc> Compiler::Object(const Json& schema, const std::string& path,
     MOED_ASSIGN_OR_RETURN(const uint32_t value, Rule(others, path + "/additionalProperties", depth + 1));
     return json_.Map(value, 0, kReturn);
   }
-  if (others.is_object()) return At(path, "a schema in 'additionalProperties' beside 'properties' is not supported");
   std::vector<Property> properties;
   std::set<std::string> unnamed = required;
   for (const auto& [name, property] : named.items()) {
@@ -329,9 +328,22 @@ absl::StatusOr<Pc> Compiler::Array(const Json& schema, const std::string& path, 
   MOED_ASSIGN_OR_RETURN(const int least, Count(schema, "minItems", 0, path));
   MOED_ASSIGN_OR_RETURN(const int most, Count(schema, "maxItems", kNoMost, path));
   if (most != kNoMost && most < least) return ProgramBuilder::kDead;
-  if (!schema.contains("items")) return json_.Array(json_.value_rule(), least, most, kReturn);
-  MOED_ASSIGN_OR_RETURN(const uint32_t item, Rule(schema["items"], path + "/items", depth + 1));
-  return json_.Array(item, least, most, kReturn);
+  if (schema.contains("uniqueItems") && KindOf("uniqueItems", schema["uniqueItems"]) != Keyword::kAnnotation &&
+      (most == kNoMost || most > 1))
+    return At(path, "'uniqueItems' is supported beside a 'maxItems' of 0 or 1 alone; leave it out and drop what is there twice");
+  uint32_t item = json_.value_rule();
+  if (schema.contains("items")) {
+    MOED_ASSIGN_OR_RETURN(item, Rule(schema["items"], path + "/items", depth + 1));
+  }
+  if (!schema.contains("prefixItems")) return json_.Array(item, least, most, kReturn);
+  const Json& prefix = schema["prefixItems"];
+  if (!prefix.is_array() || prefix.empty()) return At(path, "'prefixItems' is no list of schemas");
+  std::vector<uint32_t> first;
+  for (const Json& one : prefix) {
+    MOED_ASSIGN_OR_RETURN(const uint32_t rule, Rule(one, StrCat(path, "/prefixItems/", first.size()), depth + 1));
+    first.push_back(rule);
+  }
+  return json_.Tuple(first, item, least, most, kReturn);
 }
 
 // Compiled once, for some are large.

@@ -23,6 +23,8 @@ constexpr std::string_view kAssertions[] = {"type",
                                             "required",
                                             "additionalProperties",
                                             "items",
+                                            "prefixItems",
+                                            "uniqueItems",
                                             "minItems",
                                             "maxItems",
                                             "minLength",
@@ -135,7 +137,8 @@ std::string Place(const std::string& path) { return StrCat("at ", path.empty() ?
 Keyword KindOf(std::string_view name, const Json& value) {
   if (name == "format" && value.is_string() && FormatPattern(value.get_ref<const std::string&>()) == nullptr)
     return Keyword::kAnnotation;
-  if (name.substr(0, 2) == "x-" || (name == "nullable" && value == Json(false))) return Keyword::kAnnotation;
+  if (name.substr(0, 2) == "x-" || ((name == "nullable" || name == "uniqueItems") && value == Json(false)))
+    return Keyword::kAnnotation;
   if (std::find(std::begin(kAnnotations), std::end(kAnnotations), name) != std::end(kAnnotations)) return Keyword::kAnnotation;
   if (std::find(std::begin(kAssertions), std::end(kAssertions), name) != std::end(kAssertions)) return Keyword::kAssertion;
   return Keyword::kUnknown;
@@ -163,6 +166,12 @@ absl::StatusOr<Json> Both(Json one, const Json& other, const std::string& path, 
   // It is about the type beside it, and not about what the other schema says.
   if (IsNullable(one) || IsNullable(other))
     return InvalidArgument(Place(path), "'nullable' in schemas to be joined is not supported");
+  // One's 'items' are about what the other's 'prefixItems' name, too.
+  const auto is_wider = [](const Json& all, const Json& rest) {
+    return all.contains("items") && !all.contains("prefixItems") && rest.contains("prefixItems");
+  };
+  if (is_wider(one, other) || is_wider(other, one))
+    return InvalidArgument(Place(path), "'items' and 'prefixItems' of two schemas cannot be joined");
   MOED_RETURN_IF_ERROR(JoinProperties(one, other, path, work));
   for (const auto& [name, value] : other.items()) {
     if (KindOf(name, value) == Keyword::kAnnotation || name == "properties") continue;

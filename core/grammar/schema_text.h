@@ -18,7 +18,7 @@ absl::StatusOr<Json> ReadSchema(std::string_view text);
 std::string Place(const std::string& path);
 
 enum class Keyword : uint8_t { kAnnotation, kAssertion, kUnknown };
-// Of a keyword with what it says: a format that is not held and 'nullable' that is false are annotations.
+// Of a keyword with what it says: a format that is not held, and 'nullable' and 'uniqueItems' that are false, are annotations.
 Keyword KindOf(std::string_view name, const Json& value);
 
 // What it takes to join schemas: values that are copied and names that are compared. It has an end, for each of a schema's

@@ -81,8 +81,14 @@ class Validator {
   bool Arrays(const Json& schema, const Json& value) const {
     if (!value.is_array()) return true;
     if (value.size() < schema.value("minItems", size_t{0}) || value.size() > schema.value("maxItems", SIZE_MAX)) return false;
-    return !schema.contains("items") ||
-           std::all_of(value.begin(), value.end(), [&](const Json& one) { return Holds(schema["items"], one); });
+    const Json first = schema.value("prefixItems", Json::array());
+    const Json others = schema.contains("items") ? schema["items"] : Json(true);
+    for (size_t i = 0; i < value.size(); ++i) {
+      if (!Holds(i < first.size() ? first[i] : others, value[i])) return false;
+      if (schema.value("uniqueItems", false) && std::find(value.begin(), value.begin() + i, value[i]) != value.begin() + i)
+        return false;
+    }
+    return true;
   }
   bool Objects(const Json& schema, const Json& value) const {
     if (!value.is_object()) return true;
