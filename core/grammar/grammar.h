@@ -28,6 +28,7 @@ class Grammar {
   //   and
   //     18 digits in all beside the largest bound; those of a multiple that is no whole number have as many places as it;
   //   - with "pattern" or "format", a string escapes what it must and nothing else;
+  //   - beside "pattern" or "format" lengths are held as HoldLength of core/grammar/regex_syntax.h says, otherwise refused;
   //   - formats are held as core/grammar/string_formats.h says; those that it does not know are annotations.
   static absl::StatusOr<std::shared_ptr<const Grammar>> FromJsonSchema(std::string_view schema);
   static std::shared_ptr<const Grammar> AnyJsonObject();

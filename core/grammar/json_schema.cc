@@ -364,18 +364,19 @@ absl::StatusOr<Pc> Compiler::Format(const Json& format, const std::string& path)
 absl::StatusOr<Pc> Compiler::String(const Json& schema, const std::string& path) {
   MOED_ASSIGN_OR_RETURN(const int least, Count(schema, "minLength", 0, path));
   MOED_ASSIGN_OR_RETURN(const int most, Count(schema, "maxLength", kNoMost, path));
-  if (schema.contains("format") && KindOf("format", schema["format"]) != Keyword::kAnnotation) {
-    const bool alone = least == 0 && most == kNoMost && !schema.contains("pattern");
-    return alone ? Format(schema["format"], path)
-                 : At(path, "'format' beside 'pattern', 'minLength' or 'maxLength' is not supported");
-  }
-  if (!schema.contains("pattern"))
+  const bool has_format = schema.contains("format") && KindOf("format", schema["format"]) != Keyword::kAnnotation;
+  const bool has_length = least > 0 || most != kNoMost;
+  if (has_format && schema.contains("pattern")) return At(path, "'format' beside 'pattern' is not supported");
+  if (has_format && !has_length) return Format(schema["format"], path);
+  if (!has_format && !schema.contains("pattern"))
     return most != kNoMost && most < least ? ProgramBuilder::kDead : json_.String(least, most, kReturn);
-  if (least > 0 || most != kNoMost) return At(path, "'pattern' beside 'minLength' or 'maxLength' is not supported");
-  if (!schema["pattern"].is_string()) return At(path, "'pattern' is ", ShownJson(schema["pattern"]));
+  const char* keyword = has_format ? "format" : "pattern";
+  if (!schema[keyword].is_string()) return At(path, "'", keyword, "' is ", ShownJson(schema[keyword]));
+  const auto& given = schema[keyword].get_ref<const std::string&>();
   const Pc close = builder_.Bytes('"', '"', kReturn);
-  const auto body = BuildRegex(schema["pattern"].get<std::string>(), true, Encoding::kJsonString, builder_, close);
-  if (!body.ok()) return At(path, "'pattern': ", body.status().message());
+  const auto body =
+      BuildRegex(has_format ? *FormatPattern(given) : given, true, Encoding::kJsonString, builder_, close, {least, most});
+  if (!body.ok()) return At(path, "'", keyword, "': ", body.status().message());
   return builder_.Bytes('"', '"', *body);
 }
 

@@ -24,25 +24,24 @@ std::string Time() {
 
 // Days follow months, months years, and so on: none between two is left out.
 std::string Duration() {
-  const std::string number = R"(\d{1,9})";
-  const auto nested = [&](std::string_view large, std::string_view middle, std::string_view small) {
+  const auto nested = [&](std::string_view number, std::string_view large, std::string_view middle, std::string_view small) {
     const std::string last = StrCat(number, small);
     const std::string second = StrCat(number, middle, "(?:", last, ")?");
     return StrCat("(?:", number, large, "(?:", second, ")?|", second, "|", last, ")");
   };
-  const std::string time = StrCat("T", nested("H", "M", "S"));
-  return StrCat("P(?:", nested("Y", "M", "D"), "(?:", time, ")?|", time, "|", number, "W)");
+  const std::string number = R"(\d{1,6})";
+  const std::string time = StrCat("T", nested(R"(\d{1,9})", "H", "M", "S"));
+  return StrCat("P(?:", nested(number, "Y", "M", "D"), "(?:", time, ")?|", time, "|", number, "W)");
 }
 
-// `least` to `most` labels, each of up to 2 * `pairs` + 1 characters.
-std::string Host(int least, int most, int pairs) {
-  const std::string rest = StrCat("(?:-?[A-Za-z0-9]){0,", pairs, "}");
-  return StrCat("(?:[A-Za-z0-9]", rest, R"(\.){)", least - 1, ",", most - 1, "}[A-Za-z]", rest);
-}
+// Of up to 2 * `pairs` more characters.
+std::string LabelRest(int pairs) { return StrCat("(?:-?[A-Za-z0-9]){0,", pairs, "}"); }
+
+std::string Host() { return StrCat("(?:[A-Za-z0-9]", LabelRest(24), R"(\.){0,4}[A-Za-z])", LabelRest(24)); }
 
 std::string Email() {
   const std::string_view atom = "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]";
-  return StrCat(atom, R"((?:\.?)", atom, "){0,31}@", Host(2, 4, 22));
+  return StrCat(atom, R"((?:\.?)", atom, "){0,31}@(?:[A-Za-z0-9]", LabelRest(22), R"(\.){1,3}[A-Za-z]{2,45})");
 }
 
 std::string Ipv4() {
@@ -69,7 +68,7 @@ const std::string* FormatPattern(std::string_view format) {
       {"time", Whole(Time())},
       {"duration", Whole(Duration())},
       {"email", Whole(Email())},
-      {"hostname", Whole(Host(1, 5, 24))},
+      {"hostname", Whole(Host())},
       {"ipv4", Whole(Ipv4())},
       {"ipv6", Whole(Ipv6())},
       {"uuid", Whole("[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")},

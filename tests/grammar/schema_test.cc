@@ -60,6 +60,13 @@ const std::vector<Case>& Cases() {
        {R"("123e4567-E89B-12d3-a456-426614174000")"},
        {R"("123e4567e89b12d3a456426614174000")", R"("123e4567-e89b-12d3-a456-42661417400")",
         R"("g23e4567-e89b-12d3-a456-426614174000")"}},
+      {R"({"format": "date", "minLength": 10, "maxLength": 10})", {R"("2024-01-01")"}, {R"("2024-01-1")", R"("")"}},
+      {R"({"format": "email", "maxLength": 254})", {R"("a@b.de")"}, {R"("a")"}},
+      {R"({"pattern": "^[a-z]+$", "maxLength": 3})", {R"("a")", R"("abc")"}, {R"("")", R"("abcd")", R"("A")"}},
+      {R"({"pattern": "^[A-Z]*$", "minLength": 2})", {R"("AB")", R"("ABCDEFG")"}, {R"("")", R"("A")", R"("ABc")"}},
+      {R"({"pattern": "^(?:ab|c{2,3})d?$|^e{1,9}$", "minLength": 2, "maxLength": 4})",
+       {R"("ab")", R"("cccd")", R"("eeee")"},
+       {R"("e")", R"("eeeee")", R"("abb")"}},
       {R"({"type": "string", "format": "uri"})", {R"("any")"}, {"1"}},
       {R"({"type": "integer", "format": "int32"})", {"7"}, {R"("7")"}},
       {R"({"type": "integer", "nullable": true, "maximum": 5})", {"5", "null"}, {"6", R"("a")"}},
@@ -247,7 +254,10 @@ TEST(JsonSchema, RefusalsNamePlaceAndKeyword) {
       {R"({"allOf": [{"multipleOf": 2}, {"multipleOf": 3}]})", "at /: two different 'multipleOf' cannot be joined"},
       {R"({"multipleOf": 2, "minimum": 2.5, "maximum": 3.5})", "no text can be what it says"},
       {R"({"items": {"format": 3}})", "at /items: 'format' is 3"},
-      {R"({"format": "date", "maxLength": 10})", "at /: 'format' beside 'pattern', 'minLength' or 'maxLength' is not supported"},
+      {R"({"format": "date", "maxLength": 9})",
+       "at /: 'format': beside 'minLength' or 'maxLength' it is supported where each alternative has '^' and '$' and is of such "
+       "lengths, or "
+       "is one character, repeated"},
       {R"({"nullable": true})", "at /: 'nullable' is supported beside 'type' alone"},
       {R"({"type": "null", "nullable": 1})", "at /: 'nullable' is 1"},
       {R"({"allOf": [{"type": "string"}, {"type": "string", "nullable": true}]})",
@@ -260,7 +270,10 @@ TEST(JsonSchema, RefusalsNamePlaceAndKeyword) {
       {R"x({"type": "string", "pattern": "(?=a)"})x",
        "at /: 'pattern': at byte 0: '(?=' is not supported: no lookaround, flags or names"},
       {R"({"type": "string", "pattern": "a", "minLength": 2})",
-       "at /: 'pattern' beside 'minLength' or 'maxLength' is not supported"},
+       "at /: 'pattern': beside 'minLength' or 'maxLength' it is supported where each alternative has '^' and '$' and is of such "
+       "lengths, or "
+       "is one character, repeated"},
+      {R"({"format": "date", "pattern": "a"})", "at /: 'format' beside 'pattern' is not supported"},
       {R"({"type": "string", "minLength": -1})", "at /: 'minLength' is -1, allowed are 0 to 65536, whole"},
       {R"({"type": "number", "minimum": "1"})", "at /: 'minimum' is \"1\", allowed are numbers"},
       {R"({"type": "number", "minimum": 1e17})", "at /: 'minimum' is 1e+17, allowed are -9007199254740992 to 9007199254740992"},
