@@ -24,14 +24,14 @@ std::string Time() {
 
 // Days follow months, months years, and so on: none between two is left out.
 std::string Duration() {
-  const auto nested = [&](std::string_view number, std::string_view large, std::string_view middle, std::string_view small) {
+  const std::string number = R"(\d{1,6})";
+  const auto nested = [&](std::string_view large, std::string_view middle, std::string_view small) {
     const std::string last = StrCat(number, small);
     const std::string second = StrCat(number, middle, "(?:", last, ")?");
     return StrCat("(?:", number, large, "(?:", second, ")?|", second, "|", last, ")");
   };
-  const std::string number = R"(\d{1,6})";
-  const std::string time = StrCat("T", nested(R"(\d{1,9})", "H", "M", "S"));
-  return StrCat("P(?:", nested(number, "Y", "M", "D"), "(?:", time, ")?|", time, "|", number, "W)");
+  const std::string time = StrCat("T", nested("H", "M", "S"));
+  return StrCat("P(?:", nested("Y", "M", "D"), "(?:", time, ")?|", time, "|", number, "W)");
 }
 
 // Of up to 2 * `pairs` more characters.
