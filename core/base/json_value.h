@@ -50,7 +50,7 @@ std::string ShownJson(const Json& json) {
   constexpr size_t kMostBytes = 120;
   if (json.is_structured()) return json.type_name();
   std::string text = json.dump(-1, ' ', true, Json::error_handler_t::replace);
-  return text.size() > kMostBytes ? text.substr(0, kMostBytes) + "..." : text;
+  return text.size() > kMostBytes ? StrCat(text.substr(0, kMostBytes), "...") : text;
 }
 
 // As it stands there: the library's own conversion cuts off fractions and what is too large. INVALID_ARGUMENT, with `name`, for

@@ -24,8 +24,12 @@ class Grammar {
   // and where a schema accepts nothing. Every text of the grammar is valid; it holds not all valid ones:
   //   - properties come in the schema's order, others only where no properties are named;
   //   - white space: none, a space, or a line end and indentation, after "{", "[", "," and ":" and before "}" and "]";
-  //   - numbers have up to 18 digits before the point, 17 behind it and 2 in the exponent, which those with bounds have not;
-  //   - with "pattern", a string escapes what it must and nothing else.
+  //   - numbers have up to 18 digits before the point, 17 behind it and 2 in the exponent. Those with bounds have no exponent,
+  //   and
+  //     18 digits in all beside the largest bound; those of a multiple that is no whole number have as many places as it;
+  //   - with "pattern" or "format", a string escapes what it must and nothing else;
+  //   - beside "pattern" or "format" lengths are held as HoldLength of core/grammar/regex_syntax.h says, otherwise refused;
+  //   - formats are held as core/grammar/string_formats.h says; those that it does not know are annotations.
   static absl::StatusOr<std::shared_ptr<const Grammar>> FromJsonSchema(std::string_view schema);
   static std::shared_ptr<const Grammar> AnyJsonObject();
   // A text made of such; markers are special tokens where `trie` has them. Errors begin with the syntax's field.

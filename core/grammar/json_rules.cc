@@ -1,5 +1,7 @@
 #include "core/grammar/json_rules.h"
 
+#include <algorithm>
+
 #include "core/grammar/number_range.h"
 
 namespace moed::grammar {
@@ -53,8 +55,9 @@ void JsonRules::SetCharacter() {
 
 void JsonRules::SetValue() {
   const Pc parts[] = {
-      Map(value_, 0, kReturn),           Array(value_, 0, kNoMost, kReturn), String(0, kNoMost, kReturn),
-      AnyNumber(false, kReturn),         builder_.Literal("true", kReturn),  builder_.Literal("false", kReturn),
+      Map(value_, 0, kReturn),           Array(value_, 0, kNoMost, kReturn),
+      String(0, kNoMost, kReturn),       Number(false, kReturn),
+      builder_.Literal("true", kReturn), builder_.Literal("false", kReturn),
       builder_.Literal("null", kReturn),
   };
   builder_.SetRule(value_, builder_.Either(parts));
@@ -81,6 +84,23 @@ Pc JsonRules::Array(uint32_t value, int least, int most, Pc next) {
   return builder_.Bytes('[', '[', least > 0 ? some : builder_.Either(some, close));
 }
 
+// Backwards: `further` goes on after as many values as `first` has up to here, with the comma before the next.
+Pc JsonRules::Tuple(std::span<const uint32_t> first, uint32_t value, int least, int most, Pc next) {
+  const auto firsts = static_cast<int>(first.size());
+  const Pc close = Space(builder_.Bytes(']', ']', next));
+  const auto one_more = [&](Pc after) { return builder_.Bytes(',', ',', Space(builder_.Call(value, after))); };
+  Pc further = close;
+  if (most == kNoMost || most >= firsts) {
+    further = builder_.Repeat(one_more, std::max(least - firsts, 0), most == kNoMost ? kNoMost : most - firsts, close);
+  }
+  for (int i = most == kNoMost ? firsts : std::min(firsts, most); i > 0; --i) {
+    const Pc written = Space(builder_.Call(first[i - 1], further));
+    further = i > 1 ? builder_.Bytes(',', ',', written) : written;
+    if (i - 1 >= least) further = builder_.Either(further, close);
+  }
+  return builder_.Bytes('[', '[', further);
+}
+
 Pc JsonRules::Digits(int least, int most, Pc next) {
   const auto digit = [this](Pc after) { return builder_.Bytes('0', '9', after); };
   return builder_.Repeat(digit, least, most, next);
@@ -88,7 +108,7 @@ Pc JsonRules::Digits(int least, int most, Pc next) {
 
 Pc JsonRules::Fraction(Pc next) { return builder_.Either(builder_.Bytes('.', '.', Digits(1, kMostFractionDigits, next)), next); }
 
-Pc JsonRules::AnyNumber(bool whole, Pc next) {
+Pc JsonRules::Number(bool whole, Pc next) {
   if (!whole) {
     const Pc digits = Digits(1, kMostExponentDigits, next);
     const Pc sign = builder_.Either(builder_.Character(CharacterSet({{'+', '+'}, {'-', '-'}}), Encoding::kUtf8, digits), digits);
@@ -98,42 +118,6 @@ Pc JsonRules::AnyNumber(bool whole, Pc next) {
   const Pc magnitude =
       builder_.Either(builder_.Bytes('0', '0', next), builder_.Bytes('1', '9', Digits(0, kMostWholeDigits - 1, next)));
   return builder_.Either(magnitude, builder_.Bytes('-', '-', magnitude));
-}
-
-Pc JsonRules::Number(bool whole, const NumberBounds& bounds, Pc next) {
-  if (!bounds.any()) return AnyNumber(whole, next);
-  // Below zero a number is its magnitude between the bounds' magnitudes.
-  const NumberBounds mirrored{bounds.most ? std::optional(-*bounds.most) : std::nullopt,
-                              bounds.least ? std::optional(-*bounds.least) : std::nullopt, bounds.most_excluded,
-                              bounds.least_excluded};
-  return builder_.Either(Magnitudes(whole, bounds, next), builder_.Bytes('-', '-', Magnitudes(whole, mirrored, next)));
-}
-
-// The numbers from 0 on that are within.
-Pc JsonRules::Magnitudes(bool whole, const NumberBounds& bounds, Pc next) {
-  const bool from_zero = !bounds.least || *bounds.least < 0;
-  const int64_t least = from_zero ? 0 : *bounds.least;
-  const bool least_excluded = !from_zero && bounds.least_excluded;
-  std::vector<Pc> parts;
-  const auto add = [&](int64_t low, std::optional<int64_t> high, Pc after) {
-    if (!high || low <= *high) parts.push_back(WholeNumbers(low, high, builder_, after));
-  };
-  const int64_t first = least + (least_excluded ? 1 : 0);
-  if (whole) {
-    add(first, bounds.most ? std::optional(*bounds.most - (bounds.most_excluded ? 1 : 0)) : std::nullopt, next);
-    return builder_.Either(parts);
-  }
-  const auto zero = [this](Pc after) { return builder_.Bytes('0', '0', after); };
-  if (least_excluded && (!bounds.most || least < *bounds.most)) {  // above it by a fraction
-    const Pc nonzero = builder_.Bytes('1', '9', Digits(0, kMostFractionDigits / 2, next));
-    add(least, least, builder_.Bytes('.', '.', builder_.Repeat(zero, 0, kMostFractionDigits / 2, nonzero)));
-  }
-  add(first, bounds.most ? std::optional(*bounds.most - 1) : std::nullopt, Fraction(next));
-  if (bounds.most && !bounds.most_excluded && *bounds.most >= first) {
-    const Pc only_zeros = builder_.Bytes('.', '.', builder_.Repeat(zero, 1, kMostFractionDigits, next));
-    add(*bounds.most, *bounds.most, builder_.Either(only_zeros, next));
-  }
-  return builder_.Either(parts);
 }
 
 }  // namespace moed::grammar

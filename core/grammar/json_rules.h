@@ -2,19 +2,11 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
-#include <string_view>
+#include <span>
 
 #include "core/grammar/program.h"
 
 namespace moed::grammar {
-
-// Of numbers. Whole ones, so that no rounding decides.
-struct NumberBounds {
-  std::optional<int64_t> least, most;
-  bool least_excluded = false, most_excluded = false;
-  bool any() const { return least || most; }
-};
 
 class JsonRules {
  public:
@@ -25,10 +17,12 @@ class JsonRules {
   Pc AnyValue(Pc next) { return builder_.Call(value_, next); }
   // A string of `least` to `most` characters, kNoMost for as many as there are.
   Pc String(int least, int most, Pc next);
-  Pc Number(bool whole, const NumberBounds& bounds, Pc next);
+  Pc Number(bool whole, Pc next);
   // {"key": value, ...}, `least` entries at least; `value`: a rule.
   Pc Map(uint32_t value, int least, Pc next);
   Pc Array(uint32_t value, int least, int most, Pc next);
+  // The first values are of the rules `first`, as many as there are, and all after them of `value`.
+  Pc Tuple(std::span<const uint32_t> first, uint32_t value, int least, int most, Pc next);
   uint32_t value_rule() const { return value_; }
 
  private:
@@ -37,8 +31,6 @@ class JsonRules {
   void SetValue();
   Pc Digits(int least, int most, Pc next);
   Pc Fraction(Pc next);  // ".5" or nothing
-  Pc AnyNumber(bool whole, Pc next);
-  Pc Magnitudes(bool whole, const NumberBounds& bounds, Pc next);
 
   ProgramBuilder& builder_;
   uint32_t space_, character_, value_;

@@ -12,9 +12,11 @@
 #include "core/base/json_value.h"
 #include "core/base/status.h"
 #include "core/grammar/json_rules.h"
+#include "core/grammar/number_bounds.h"
 #include "core/grammar/number_range.h"
 #include "core/grammar/regex.h"
 #include "core/grammar/schema_text.h"
+#include "core/grammar/string_formats.h"
 
 namespace moed::grammar {
 namespace {
@@ -61,6 +63,7 @@ class Compiler {
   absl::StatusOr<Pc> Properties(const std::vector<Property>& properties, const std::string& path, int depth);
   absl::StatusOr<Pc> Array(const Json& schema, const std::string& path, int depth);
   absl::StatusOr<Pc> String(const Json& schema, const std::string& path);
+  absl::StatusOr<Pc> Format(const Json& format, const std::string& path);
   absl::StatusOr<Pc> Number(bool whole, const Json& schema, const std::string& path);
   absl::StatusOr<int> Count(const Json& schema, const char* keyword, int otherwise, const std::string& path);
 
@@ -69,6 +72,7 @@ class Compiler {
   JsonRules& json_;
   std::map<std::string, uint32_t> references_;
   std::map<std::string, const Json*> targets_;
+  std::map<std::string, uint32_t> formats_;
   JoiningWork work_;
   int schemas_ = 0;
   int joined_ = 0;  // that are being compiled
@@ -78,12 +82,16 @@ class Compiler {
 bool Asserts(const Json& schema, std::initializer_list<std::string_view> but = {}) {
   const auto& items = schema.items();
   return std::any_of(items.begin(), items.end(), [&](const auto& item) {
-    return KindOf(item.key()) != Keyword::kAnnotation && std::find(but.begin(), but.end(), item.key()) == but.end();
+    return KindOf(item.key(), item.value()) != Keyword::kAnnotation && std::find(but.begin(), but.end(), item.key()) == but.end();
   });
 }
 
 absl::StatusOr<std::set<std::string>> Types(const Json& schema, const std::string& path) {
   std::set<std::string> types;
+  const Json nullable = schema.contains("nullable") ? schema["nullable"] : Json(false);
+  if (!nullable.is_boolean()) return At(path, "'nullable' is ", ShownJson(nullable));
+  if (nullable == Json(true) && !schema.contains("type")) return At(path, "'nullable' is supported beside 'type' alone");
+  if (nullable == Json(true)) types.insert("null");
   if (!schema.contains("type")) return types;
   const Json one = Json::array({schema["type"]});
   for (const Json& type : schema["type"].is_array() ? schema["type"] : one) {
@@ -114,8 +122,8 @@ const char* TypeOfKeywords(const Json& schema) {
     return std::any_of(names.begin(), names.end(), [&](const char* name) { return schema.contains(name); });
   };
   if (any({"properties", "required", "additionalProperties"})) return "object";
-  if (any({"items", "minItems", "maxItems"})) return "array";
-  return any({"pattern", "minLength", "maxLength"}) ? "string" : "number";
+  if (any({"items", "prefixItems", "minItems", "maxItems", "uniqueItems"})) return "array";
+  return any({"pattern", "minLength", "maxLength", "format"}) ? "string" : "number";
 }
 
 absl::StatusOr<Pc> Compiler::Build(std::string_view pointer, Pc next) {
@@ -138,7 +146,7 @@ absl::StatusOr<uint32_t> Compiler::Rule(const Json& schema, const std::string& p
 absl::StatusOr<Json> Compiler::Beside(const std::string& keyword, const Json& schema, const std::string& path) {
   Json rest = Json::object();
   for (const auto& [name, value] : schema.items()) {
-    if (name == keyword || KindOf(name) == Keyword::kAnnotation) continue;
+    if (name == keyword || KindOf(name, value) == Keyword::kAnnotation) continue;
     MOED_RETURN_IF_ERROR(work_.AddCopy(value, path));
     rest[name] = value;
   }
@@ -163,7 +171,7 @@ absl::StatusOr<Pc> Compiler::Body(const Json& schema, const std::string& path, i
   if (schema.is_boolean()) return schema.get<bool>() ? json_.AnyValue(kReturn) : ProgramBuilder::kDead;
   if (!schema.is_object()) return At(path, "a schema is an object or a boolean, not ", schema.type_name());
   for (const auto& [name, value] : schema.items()) {
-    if (KindOf(name) == Keyword::kUnknown) return At(path, "the keyword '", name, "' is not supported");
+    if (KindOf(name, value) == Keyword::kUnknown) return At(path, "the keyword '", name, "' is not supported");
   }
   if (schema.contains("$ref")) return Reference(schema, path, depth);
   if (schema.contains("allOf")) return AllOf(schema, path, depth);
@@ -238,7 +246,8 @@ absl::StatusOr<Pc> Compiler::AnyOf(const Json& schema, const std::string& keywor
 }
 
 absl::StatusOr<Pc> Compiler::Values(const Json& schema, const std::string& path) {
-  if (Asserts(schema, {"const", "enum", "type"})) return At(path, "'const' and 'enum' are supported beside 'type' alone");
+  if (Asserts(schema, {"const", "enum", "type", "nullable"}))
+    return At(path, "'const' and 'enum' are supported beside 'type' alone");
   if (schema.contains("const") && schema.contains("enum")) return At(path, "'const' beside 'enum' is not supported");
   const Json values = schema.contains("const") ? Json::array({schema["const"]}) : schema["enum"];
   if (!values.is_array()) return At(path, "'enum' is no list");
@@ -275,7 +284,6 @@ absl::StatusOr<Pc> Compiler::Object(const Json& schema, const std::string& path,
     MOED_ASSIGN_OR_RETURN(const uint32_t value, Rule(others, path + "/additionalProperties", depth + 1));
     return json_.Map(value, 0, kReturn);
   }
-  if (others.is_object()) return At(path, "a schema in 'additionalProperties' beside 'properties' is not supported");
   std::vector<Property> properties;
   std::set<std::string> unnamed = required;
   for (const auto& [name, property] : named.items()) {
@@ -320,51 +328,61 @@ absl::StatusOr<Pc> Compiler::Array(const Json& schema, const std::string& path, 
   MOED_ASSIGN_OR_RETURN(const int least, Count(schema, "minItems", 0, path));
   MOED_ASSIGN_OR_RETURN(const int most, Count(schema, "maxItems", kNoMost, path));
   if (most != kNoMost && most < least) return ProgramBuilder::kDead;
-  if (!schema.contains("items")) return json_.Array(json_.value_rule(), least, most, kReturn);
-  MOED_ASSIGN_OR_RETURN(const uint32_t item, Rule(schema["items"], path + "/items", depth + 1));
-  return json_.Array(item, least, most, kReturn);
+  if (schema.contains("uniqueItems") && KindOf("uniqueItems", schema["uniqueItems"]) != Keyword::kAnnotation &&
+      (most == kNoMost || most > 1))
+    return At(path, "'uniqueItems' is supported beside a 'maxItems' of 0 or 1 alone; leave it out and drop what is there twice");
+  uint32_t item = json_.value_rule();
+  if (schema.contains("items")) {
+    MOED_ASSIGN_OR_RETURN(item, Rule(schema["items"], path + "/items", depth + 1));
+  }
+  if (!schema.contains("prefixItems")) return json_.Array(item, least, most, kReturn);
+  const Json& prefix = schema["prefixItems"];
+  if (!prefix.is_array() || prefix.empty()) return At(path, "'prefixItems' is no list of schemas");
+  std::vector<uint32_t> first;
+  for (const Json& one : prefix) {
+    MOED_ASSIGN_OR_RETURN(const uint32_t rule, Rule(one, StrCat(path, "/prefixItems/", first.size()), depth + 1));
+    first.push_back(rule);
+  }
+  return json_.Tuple(first, item, least, most, kReturn);
+}
+
+// Compiled once, for some are large.
+absl::StatusOr<Pc> Compiler::Format(const Json& format, const std::string& path) {
+  if (!format.is_string()) return At(path, "'format' is ", ShownJson(format));
+  const auto& name = format.get_ref<const std::string&>();
+  const auto [found, is_new] = formats_.try_emplace(name, 0);
+  if (is_new) {
+    found->second = builder_.NewRule();
+    const Pc close = builder_.Bytes('"', '"', kReturn);
+    const auto body = BuildRegex(*FormatPattern(name), true, Encoding::kJsonString, builder_, close);
+    MOED_CHECK(body.ok());
+    builder_.SetRule(found->second, builder_.Bytes('"', '"', *body));
+  }
+  return builder_.Call(found->second, kReturn);
 }
 
 absl::StatusOr<Pc> Compiler::String(const Json& schema, const std::string& path) {
   MOED_ASSIGN_OR_RETURN(const int least, Count(schema, "minLength", 0, path));
   MOED_ASSIGN_OR_RETURN(const int most, Count(schema, "maxLength", kNoMost, path));
-  if (!schema.contains("pattern"))
+  const bool has_format = schema.contains("format") && KindOf("format", schema["format"]) != Keyword::kAnnotation;
+  const bool has_length = least > 0 || most != kNoMost;
+  if (has_format && schema.contains("pattern")) return At(path, "'format' beside 'pattern' is not supported");
+  if (has_format && !has_length) return Format(schema["format"], path);
+  if (!has_format && !schema.contains("pattern"))
     return most != kNoMost && most < least ? ProgramBuilder::kDead : json_.String(least, most, kReturn);
-  if (least > 0 || most != kNoMost) return At(path, "'pattern' beside 'minLength' or 'maxLength' is not supported");
-  if (!schema["pattern"].is_string()) return At(path, "'pattern' is ", ShownJson(schema["pattern"]));
+  const char* keyword = has_format ? "format" : "pattern";
+  if (!schema[keyword].is_string()) return At(path, "'", keyword, "' is ", ShownJson(schema[keyword]));
+  const auto& given = schema[keyword].get_ref<const std::string&>();
   const Pc close = builder_.Bytes('"', '"', kReturn);
-  const auto body = BuildRegex(schema["pattern"].get<std::string>(), true, Encoding::kJsonString, builder_, close);
-  if (!body.ok()) return At(path, "'pattern': ", body.status().message());
+  const auto body =
+      BuildRegex(has_format ? *FormatPattern(given) : given, true, Encoding::kJsonString, builder_, close, {least, most});
+  if (!body.ok()) return At(path, "'", keyword, "': ", body.status().message());
   return builder_.Bytes('"', '"', *body);
 }
 
 absl::StatusOr<Pc> Compiler::Number(bool whole, const Json& schema, const std::string& path) {
-  constexpr int64_t kMostBound = int64_t{1} << 53;
-  const double beyond_whole = std::pow(10., kMostWholeDigits);
-  NumberBounds bounds;
-  const auto read = [&](const char* keyword, std::optional<int64_t>& bound, bool& excluded, bool excludes,
-                        bool least) -> absl::Status {
-    if (!schema.contains(keyword)) return absl::OkStatus();
-    Json value = schema[keyword];
-    if (whole && value.is_number() && (least ? -value.get<double>() : value.get<double>()) >= beyond_whole)
-      return absl::OkStatus();
-    if (value.is_number_float() && IsWhole(value) && std::abs(value.get<double>()) <= kMostBound) {
-      value = static_cast<int64_t>(value.get<double>());
-    }
-    MOED_ASSIGN_OR_RETURN(const int64_t number,
-                          WholeNumber(StrCat(Place(path), "'", keyword, "'"), value, -kMostBound, kMostBound));
-    const bool tighter = !bound || (least ? number > *bound : number < *bound) || (number == *bound && excludes);
-    if (tighter) {
-      bound = number;
-      excluded = excludes;
-    }
-    return absl::OkStatus();
-  };
-  MOED_RETURN_IF_ERROR(read("minimum", bounds.least, bounds.least_excluded, false, true));
-  MOED_RETURN_IF_ERROR(read("exclusiveMinimum", bounds.least, bounds.least_excluded, true, true));
-  MOED_RETURN_IF_ERROR(read("maximum", bounds.most, bounds.most_excluded, false, false));
-  MOED_RETURN_IF_ERROR(read("exclusiveMaximum", bounds.most, bounds.most_excluded, true, false));
-  return json_.Number(whole, bounds, kReturn);
+  MOED_ASSIGN_OR_RETURN(const std::optional<NumberBounds> bounds, ReadNumberBounds(schema, whole, path));
+  return bounds ? Numbers(*bounds, builder_, kReturn) : json_.Number(whole, kReturn);
 }
 
 }  // namespace

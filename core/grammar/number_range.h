@@ -10,8 +10,15 @@ namespace moed::grammar {
 
 constexpr int kMostWholeDigits = 18;  // before the point: what an int64 holds whatever they are
 
-// The whole numbers from `least` to `most`, both included, without leading zeros; 0 <= least <= most. Without `most`, up to
-// kMostWholeDigits digits.
-Pc WholeNumbers(uint64_t least, std::optional<uint64_t> most, ProgramBuilder& builder, Pc next);
+// In units of the last of `places` digits behind the point, so that no rounding decides.
+struct NumberBounds {
+  std::optional<int64_t> least, most;
+  int places = 0;
+  int multiple = 1;  // of which every number is one
+};
+
+// The numbers within, both bounds included, without leading zeros or an exponent. They have up to kMostWholeDigits digits before
+// the point, and up to `places` behind it.
+Pc Numbers(const NumberBounds& bounds, ProgramBuilder& builder, Pc next);
 
 }  // namespace moed::grammar

@@ -27,15 +27,19 @@ Pc Build(const RegexNode& node, Encoding encoding, ProgramBuilder& builder, Pc n
 
 }  // namespace
 
-absl::StatusOr<Pc> BuildRegex(std::string_view pattern, bool search, Encoding encoding, ProgramBuilder& builder, Pc next) {
-  MOED_ASSIGN_OR_RETURN(const std::vector<Alternative> alternatives,
-                        ParseRegex(pattern, search ? Dialect::kEcma : Dialect::kAscii));
+absl::StatusOr<Pc> BuildRegex(std::string_view pattern, bool search, Encoding encoding, ProgramBuilder& builder, Pc next,
+                              const TextLength& length) {
+  MOED_ASSIGN_OR_RETURN(std::vector<Alternative> alternatives, ParseRegex(pattern, search ? Dialect::kEcma : Dialect::kAscii));
   const auto anything = [&](Pc after) {
     const auto any = [&](Pc then) { return builder.Character(CharacterSet::All(), encoding, then); };
     return builder.Repeat(any, 0, ProgramBuilder::kNoMost, after);
   };
   std::vector<Pc> parts;
-  for (const Alternative& one : alternatives) {
+  for (Alternative& one : alternatives) {
+    if (!HoldLength(length.least, length.most, one))
+      return InvalidArgument(
+          "beside 'minLength' or 'maxLength' it is supported where each alternative has '^' and '$' and is of such lengths, or "
+          "is one character, repeated");
     const Pc end = search && !one.to_end ? anything(next) : next;
     const Pc body = Build(one.sequence, encoding, builder, end);
     parts.push_back(search && !one.from_begin ? anything(body) : body);

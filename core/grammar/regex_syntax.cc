@@ -286,7 +286,41 @@ absl::StatusOr<CharacterSet> Parser::ClassItem() {
   return One(character);
 }
 
+constexpr int64_t kLong = 1 << 30;  // and longer
+
+// The fewest and the most characters that it matches.
+std::pair<int64_t, int64_t> LengthsOf(const RegexNode& node) {
+  if (node.kind == RegexNode::Kind::kCharacter) return {1, 1};
+  if (node.kind == RegexNode::Kind::kRepeat) {
+    const auto [least, most] = LengthsOf(node.parts.front());
+    const int64_t times = node.most == ProgramBuilder::kNoMost ? kLong : node.most;
+    return {std::min(least * node.least, kLong), std::min(most * times, kLong)};
+  }
+  const bool sequence = node.kind == RegexNode::Kind::kSequence;
+  int64_t all_least = sequence ? 0 : kLong, all_most = 0;
+  for (const RegexNode& part : node.parts) {
+    const auto [least, most] = LengthsOf(part);
+    all_least = sequence ? std::min(all_least + least, kLong) : std::min(all_least, least);
+    all_most = sequence ? std::min(all_most + most, kLong) : std::max(all_most, most);
+  }
+  return {all_least, all_most};
+}
+
 }  // namespace
+
+bool HoldLength(int least, int most, Alternative& alternative) {
+  const bool any = most == ProgramBuilder::kNoMost;
+  if (least == 0 && any) return true;
+  if (!alternative.from_begin || !alternative.to_end) return false;
+  std::vector<RegexNode>& parts = alternative.sequence.parts;
+  if (parts.size() == 1 && parts[0].kind == RegexNode::Kind::kRepeat && parts[0].parts[0].kind == RegexNode::Kind::kCharacter) {
+    parts[0].least = std::max(parts[0].least, least);
+    if (!any) parts[0].most = parts[0].most == ProgramBuilder::kNoMost ? most : std::min(parts[0].most, most);
+    return parts[0].most == ProgramBuilder::kNoMost || parts[0].least <= parts[0].most;
+  }
+  const auto [fewest, longest] = LengthsOf(alternative.sequence);
+  return fewest >= least && (any || (longest <= most && longest < kLong));
+}
 
 absl::StatusOr<std::vector<Alternative>> ParseRegex(std::string_view pattern, Dialect dialect) {
   return Parser(pattern, dialect).Whole();

@@ -30,6 +30,10 @@ enum class Dialect : uint8_t {
   kEcma,   // ECMA-262's, which JSON schemas mean
 };
 
+// Holds what an alternative matches to `least` to `most` characters, kNoMost for as many as there are. True where that is so:
+// with "^" and "$", where it says so itself, or is one character, repeated.
+bool HoldLength(int least, int most, Alternative& alternative);
+
 absl::StatusOr<std::vector<Alternative>> ParseRegex(std::string_view pattern, Dialect dialect);
 
 }  // namespace moed::grammar

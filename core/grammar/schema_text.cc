@@ -5,14 +5,17 @@
 #include <utility>
 
 #include "core/base/status.h"
+#include "core/grammar/string_formats.h"
 
 namespace moed::grammar {
 namespace {
 
 constexpr int kMostDepth = 64;
 
-constexpr std::string_view kAnnotations[] = {"title",    "description", "default",  "examples",  "$schema", "$id",
-                                             "$comment", "deprecated",  "readOnly", "writeOnly", "$defs",   "definitions"};
+constexpr std::string_view kAnnotations[] = {
+    "title",       "description",   "default",          "examples",        "example",          "$schema",
+    "$id",         "$comment",      "deprecated",       "readOnly",        "writeOnly",        "$defs",
+    "definitions", "discriminator", "propertyOrdering", "contentEncoding", "contentMediaType", "contentSchema"};
 constexpr std::string_view kAssertions[] = {"type",
                                             "enum",
                                             "const",
@@ -20,15 +23,20 @@ constexpr std::string_view kAssertions[] = {"type",
                                             "required",
                                             "additionalProperties",
                                             "items",
+                                            "prefixItems",
+                                            "uniqueItems",
                                             "minItems",
                                             "maxItems",
                                             "minLength",
                                             "pattern",
                                             "maxLength",
+                                            "format",
+                                            "nullable",
                                             "minimum",
                                             "maximum",
                                             "exclusiveMinimum",
                                             "exclusiveMaximum",
+                                            "multipleOf",
                                             "anyOf",
                                             "oneOf",
                                             "allOf",
@@ -55,6 +63,10 @@ size_t Size(const Json& value) {
   if (!value.is_structured()) return size;
   for (const auto& [name, part] : value.items()) size += Size(part) + (value.is_object() ? name.size() / kBytes : 0);
   return size;
+}
+
+bool IsNullable(const Json& schema) {
+  return schema.contains("nullable") && KindOf("nullable", schema["nullable"]) != Keyword::kAnnotation;
 }
 
 // What `schema` says of properties that it does not name.
@@ -122,7 +134,11 @@ absl::StatusOr<Json> ReadSchema(std::string_view text) {
 
 std::string Place(const std::string& path) { return StrCat("at ", path.empty() ? std::string("/") : path, ": "); }
 
-Keyword KindOf(std::string_view name) {
+Keyword KindOf(std::string_view name, const Json& value) {
+  if (name == "format" && value.is_string() && FormatPattern(value.get_ref<const std::string&>()) == nullptr)
+    return Keyword::kAnnotation;
+  if (name.substr(0, 2) == "x-" || ((name == "nullable" || name == "uniqueItems") && value == Json(false)))
+    return Keyword::kAnnotation;
   if (std::find(std::begin(kAnnotations), std::end(kAnnotations), name) != std::end(kAnnotations)) return Keyword::kAnnotation;
   if (std::find(std::begin(kAssertions), std::end(kAssertions), name) != std::end(kAssertions)) return Keyword::kAssertion;
   return Keyword::kUnknown;
@@ -147,9 +163,18 @@ absl::StatusOr<Json> Both(Json one, const Json& other, const std::string& path, 
     return other;
   }
   if (!one.is_object() || !other.is_object()) return InvalidArgument(Place(path), "two schemas that cannot be joined");
+  // It is about the type beside it, and not about what the other schema says.
+  if (IsNullable(one) || IsNullable(other))
+    return InvalidArgument(Place(path), "'nullable' in schemas to be joined is not supported");
+  // One's 'items' are about what the other's 'prefixItems' name, too.
+  const auto is_wider = [](const Json& all, const Json& rest) {
+    return all.contains("items") && !all.contains("prefixItems") && rest.contains("prefixItems");
+  };
+  if (is_wider(one, other) || is_wider(other, one))
+    return InvalidArgument(Place(path), "'items' and 'prefixItems' of two schemas cannot be joined");
   MOED_RETURN_IF_ERROR(JoinProperties(one, other, path, work));
   for (const auto& [name, value] : other.items()) {
-    if (KindOf(name) == Keyword::kAnnotation || name == "properties") continue;
+    if (KindOf(name, value) == Keyword::kAnnotation || name == "properties") continue;
     MOED_RETURN_IF_ERROR(work.AddCopy(value, path));
     if (!one.contains(name)) {
       one[name] = value;

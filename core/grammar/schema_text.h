@@ -18,7 +18,8 @@ absl::StatusOr<Json> ReadSchema(std::string_view text);
 std::string Place(const std::string& path);
 
 enum class Keyword : uint8_t { kAnnotation, kAssertion, kUnknown };
-Keyword KindOf(std::string_view name);
+// Of a keyword with what it says: a format that is not held, and 'nullable' and 'uniqueItems' that are false, are annotations.
+Keyword KindOf(std::string_view name, const Json& value);
 
 // What it takes to join schemas: values that are copied and names that are compared. It has an end, for each of a schema's
 // references may copy nearly all of it.

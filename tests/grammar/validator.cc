@@ -5,6 +5,8 @@
 #include <regex>
 #include <string>
 
+#include "tests/grammar/format_validator.h"
+
 namespace moed::grammar {
 namespace {
 
@@ -19,6 +21,13 @@ bool IsOfType(const Json& value, const std::string& type) {
   if (type == "integer" && value.is_number_float()) return std::trunc(value.get<double>()) == value.get<double>();
   if (type == "integer") return value.is_number_integer();
   return value.type_name() == type;
+}
+
+// Of a fraction, near enough: neither can be a double.
+bool IsMultiple(const Json& value, double multiple) {
+  if (value.is_number_integer() && multiple == std::trunc(multiple)) return value.get<int64_t>() % std::llround(multiple) == 0;
+  const double times = value.get<double>() / multiple;
+  return std::abs(times - std::round(times)) < 0.3;
 }
 
 class Validator {
@@ -50,13 +59,14 @@ class Validator {
     return !schema.contains("const") || schema["const"] == value;
   }
   bool Typed(const Json& schema, const Json& value) const {
-    if (!schema.contains("type")) return true;
+    if (!schema.contains("type") || (value.is_null() && schema.value("nullable", false))) return true;
     const Json types = schema["type"].is_array() ? schema["type"] : Json::array({schema["type"]});
     return std::any_of(types.begin(), types.end(), [&](const Json& type) { return IsOfType(value, type.get<std::string>()); });
   }
   bool Numbers(const Json& schema, const Json& value) const {
     if (!value.is_number()) return true;
     const double number = value.get<double>();
+    if (schema.contains("multipleOf") && !IsMultiple(value, schema["multipleOf"].get<double>())) return false;
     return number >= schema.value("minimum", -1e300) && number <= schema.value("maximum", 1e300) &&
            number > schema.value("exclusiveMinimum", -1e300) && number < schema.value("exclusiveMaximum", 1e300);
   }
@@ -65,13 +75,20 @@ class Validator {
     const auto& text = value.get_ref<const std::string&>();
     if (Characters(text) < schema.value("minLength", size_t{0}) || Characters(text) > schema.value("maxLength", SIZE_MAX))
       return false;
+    if (!IsOfFormat(text, schema.value("format", ""))) return false;
     return !schema.contains("pattern") || std::regex_search(text, std::regex(schema["pattern"].get<std::string>()));
   }
   bool Arrays(const Json& schema, const Json& value) const {
     if (!value.is_array()) return true;
     if (value.size() < schema.value("minItems", size_t{0}) || value.size() > schema.value("maxItems", SIZE_MAX)) return false;
-    return !schema.contains("items") ||
-           std::all_of(value.begin(), value.end(), [&](const Json& one) { return Holds(schema["items"], one); });
+    const Json first = schema.value("prefixItems", Json::array());
+    const Json others = schema.contains("items") ? schema["items"] : Json(true);
+    for (size_t i = 0; i < value.size(); ++i) {
+      if (!Holds(i < first.size() ? first[i] : others, value[i])) return false;
+      if (schema.value("uniqueItems", false) && std::find(value.begin(), value.begin() + i, value[i]) != value.begin() + i)
+        return false;
+    }
+    return true;
   }
   bool Objects(const Json& schema, const Json& value) const {
     if (!value.is_object()) return true;

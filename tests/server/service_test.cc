@@ -383,7 +383,7 @@ TEST(ValidationTest, NamesTheField) {
       {"fidelity.max_gate_mass", [](auto& r) { *r.mutable_fidelity() = Asked(moe::v1::Fidelity::BOUNDED, std::nanf("")); }},
       {"fidelity.max_gate_mass", [](auto& r) { *r.mutable_fidelity() = Asked(moe::v1::Fidelity::EXACT, .1f); }},
       {"format.json_object", [](auto& r) { r.mutable_format()->set_json_object(false); }},
-      {"format.json_schema", [](auto& r) { r.mutable_format()->set_json_schema("{\"multipleOf\": 2}"); }},
+      {"format.json_schema", [](auto& r) { r.mutable_format()->set_json_schema("{\"not\": {}}"); }},
       {"format.json_schema", [](auto& r) { r.mutable_format()->set_json_schema(std::string(70'000, ' ')); }},
       {"format.regex", [](auto& r) { r.mutable_format()->set_regex("(?=a)"); }},
       {"stopping.ignore_eos", [](auto& r) { r.mutable_format()->set_regex("a"), r.mutable_stopping()->set_ignore_eos(true); }},

@@ -7,6 +7,7 @@
 #include "core/base/json_value.h"
 #include "core/base/status.h"
 #include "core/chat/answer/call_syntax.h"
+#include "core/grammar/string_formats.h"
 
 namespace moed::chat {
 namespace {
@@ -29,7 +30,8 @@ absl::Status Refused(std::string_view place, std::string_view what) {
 }
 
 bool Asserts(const Json& schema, std::string_view keyword) {
-  return schema.contains(std::string(keyword)) && grammar::KindOf(keyword) != grammar::Keyword::kAnnotation;
+  return schema.contains(std::string(keyword)) &&
+         grammar::KindOf(keyword, schema[std::string(keyword)]) != grammar::Keyword::kAnnotation;
 }
 
 // A keyword besides these that says what is allowed; "" where there is none.
@@ -157,6 +159,11 @@ class TaggedSyntax {
     if (property.contains("enum") || property.contains("const")) {
       MOED_ASSIGN_OR_RETURN(Syntax values, Values(property, pointer));
       return Parameter(Literal(name), false, Closed(std::move(values)));
+    }
+    if (Asserts(property, "format") && property.value("type", Json()) == "string" &&
+        OtherKeyword(property, {"type", "format"}).empty() && property["format"].is_string()) {
+      const std::string& pattern = *grammar::FormatPattern(property["format"].get_ref<const std::string&>());
+      return Parameter(Literal(name), false, Closed(Regex(pattern)));
     }
     MOED_RETURN_IF_ERROR(CheckText(property, pointer));
     return Parameter(Literal(name), false, UpToClose());

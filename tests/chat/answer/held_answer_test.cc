@@ -225,6 +225,23 @@ TEST(HeldAnswer, TextStaysFreeAndCallsInItAreHeld) {
   EXPECT_TRUE(follows("harmony", free, thought + "<|channel|>final<|message|>no"));
 }
 
+TEST(HeldAnswer, FormatsOfStringsAreHeldWithoutQuotesToo) {
+  const Vocabulary vocabulary(true);
+  const std::string schema = R"({"type": "object", "properties": {"on": {"type": "string", "format": "date"}}})";
+  const auto holds = [&](std::string_view value) {
+    auto matcher = Held("glm", Rules(true, schema), vocabulary);
+    EXPECT_TRUE(matcher.ok()) << matcher.status();
+    const auto special = [](std::string_view name) { return static_cast<char>(grammar::kSpecialByte) + std::string(name); };
+    const std::string call = special("<tool_call>") + "get_weather\n" + special("<arg_key>") + "on" + special("</arg_key>") +
+                             "\n" + special("<arg_value>") + std::string(value) + special("</arg_value>") + "\n" +
+                             special("</tool_call>");
+    return matcher.ok() && matcher->Accept(call).ok() && matcher->MayEnd();
+  };
+  EXPECT_TRUE(holds("2024-02-29"));
+  EXPECT_FALSE(holds("2023-02-29"));
+  EXPECT_FALSE(holds("tomorrow"));
+}
+
 TEST(HeldAnswer, AFormatBeginsAfterTheReasoning) {
   std::mt19937 random(6);
   const Vocabulary vocabulary(true);
@@ -259,8 +276,8 @@ TEST(HeldAnswer, WhatAFormCannotHoldIsNamed) {
   EXPECT_THAT(refusal("qwen-xml", R"({"x": {"anyOf": [{"type": "string"}, {"type": "array"}]}})"), HasSubstr("beside strings"));
   EXPECT_THAT(refusal("glm", R"({"x": {"enum": ["a", 1]}})"), HasSubstr("strings and others"));
   EXPECT_EQ(refusal("glm", R"({"x": {"anyOf": [{"type": "string"}, {"type": "null"}]}})"), "");
-  EXPECT_THAT(refusal("glm", R"({"x": {"type": "integer", "multipleOf": 2}})"),
-              HasSubstr("tools[0].parameters: at /properties/x: the keyword 'multipleOf' is not supported"));
+  EXPECT_THAT(refusal("glm", R"({"x": {"type": "integer", "multipleOf": 0}})"),
+              HasSubstr("tools[0].parameters: at /properties/x: 'multipleOf' is 0, allowed are 1 to 100"));
   EXPECT_THAT(refusal("hermes", R"({"x": {"not": {}}})"), HasSubstr("tools[0].parameters: at /properties/x"));
   EXPECT_THAT(refusal("plain", "{}"), HasSubstr("tool_choice.kind: "));
   AnswerRules both = Rules(false);
