@@ -123,7 +123,6 @@ class Disks(Scenarios):
                 size = (disk / "requests.jsonl").stat().st_size
                 patient.answer()
                 eventually(lambda: (disk / "requests.jsonl").stat().st_size > size, "lines again")
-                patient.daemon.moectl("residency", "save")
                 before = [(disk / name).read_bytes() for name in ("learned", "residency")]
                 self.fill(disk)
                 self.assertEqual(patient.daemon.stop(), 1, patient.daemon.log())

@@ -66,7 +66,7 @@ class Ends(Scenarios):
         with self.well("--drain-seconds", 0) as patient:
             self.faults.begin(Fault.HELD)
             call = patient.inference.GenerateStream(request(60, LONG_PROMPT))
-            eventually(lambda: self.faults.struck() > 0 and patient.stats().running == 1, "a read to hang")
+            eventually(lambda: self.faults.struck() > 0, "a read to hang")
             patient.daemon.send_signal(signal.SIGTERM)
             eventually(lambda: "drain limit reached" in patient.daemon.log(), "the drain to end")
 

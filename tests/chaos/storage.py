@@ -81,11 +81,10 @@ class Storage(Scenarios):
         with self.serving(*kept) as daemon:
             daemon.moectl("generate", "--prompt", PROMPT, "--max-new-tokens", 4)
             self.assertEqual(daemon.stop(), 0, daemon.log())
+        before = [learned.read_bytes(), residency.read_bytes()]
         with self.serving(*kept, "--trace", trace, "--record-routing", routing) as daemon:
-            daemon.moectl("generate", "--prompt", LONG_PROMPT, "--max-new-tokens", 200, "--ignore-eos")
-            daemon.moectl("residency", "save")
-            before = [learned.read_bytes(), residency.read_bytes()]
             resource.prlimit(daemon.pid, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+            daemon.moectl("generate", "--prompt", LONG_PROMPT, "--max-new-tokens", 200, "--ignore-eos")
             self.assertEqual(daemon.stop(), 1, daemon.log())
             self.assertRegex(daemon.log(), r"moed: --trace: cannot write")
             for name in ("--learned-state", "--residency", "--record-routing"):

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/container/flat_hash_set.h"
 #include "core/base/status.h"
 #include "server/http/api/parameters.h"
 
@@ -179,12 +180,15 @@ absl::Status ReadToolChoice(const Json& choice, ToolChoice& out, std::optional<s
 
 absl::Status KeepAllowedTools(const std::vector<std::string>& allowed, ChatRequest& request) {
   auto& tools = *request.mutable_tools();
+  absl::flat_hash_set<std::string_view> known;
+  for (const Tool& tool : tools) known.insert(tool.name());
   for (size_t i = 0; i < allowed.size(); ++i) {
-    if (std::ranges::find(tools, allowed[i], &Tool::name) != tools.end()) continue;
+    if (known.contains(allowed[i])) continue;
     return InvalidArgument("tool_choice.allowed_tools.tools[", i, "].function.name: no tool of this name; there are: ",
                            JoinNames(tools, [](const Tool& tool) { return tool.name(); }));
   }
-  const auto other = [&](const Tool& tool) { return std::ranges::find(allowed, tool.name()) == allowed.end(); };
+  const absl::flat_hash_set<std::string_view> kept(allowed.begin(), allowed.end());
+  const auto other = [&](const Tool& tool) { return !kept.contains(std::string_view(tool.name())); };
   tools.erase(std::remove_if(tools.begin(), tools.end(), other), tools.end());
   return absl::OkStatus();
 }
