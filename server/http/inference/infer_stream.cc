@@ -23,7 +23,8 @@ using BidiReactor = grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>;
 constexpr int kMostRunning = 16;  // requests of one stream; the next waits in the client
 
 // Lives until OnDone by itself. At most one read and one write are under way, and nothing is begun after Finish: that comes when
-// no request runs, all is written and no read is being begun. gRPC is called without the lock, for reactions may follow at once.
+// no request runs, all is written and nothing is being begun. gRPC is called without the lock, for reactions may follow at once,
+// on other threads while the one that begins is still in gRPC, which does not bear that the call ends meanwhile.
 class InferStream final : public BidiReactor, public CancellableCall, public std::enable_shared_from_this<InferStream> {
  public:
   InferStream(const InferenceParts& parts, grpc::CallbackServerContext* context)
@@ -67,14 +68,11 @@ class InferStream final : public BidiReactor, public CancellableCall, public std
     {
       absl::MutexLock lock(&mutex_);
       if (reading_ || read_all_ || draining_ || finished_ || running_ == kMostRunning) return;
-      reading_ = beginning_read_ = true;
+      reading_ = true;
+      ++beginning_;
     }
     StartRead(&incoming_);
-    {
-      absl::MutexLock lock(&mutex_);
-      beginning_read_ = false;
-    }
-    FinishIfIdle();
+    OnBegun();
   }
 
   void OnReadDone(bool ok) override {
@@ -106,13 +104,24 @@ class InferStream final : public BidiReactor, public CancellableCall, public std
   }
 
   void WriteFirst() {
+    const auto self = shared_from_this();
     const grpc::ByteBuffer* message = nullptr;
     {
       absl::MutexLock lock(&mutex_);
       message = &outgoing_.front().message;
+      ++beginning_;
     }
     OnWriteBegun();
     StartWrite(message);
+    OnBegun();
+  }
+
+  void OnBegun() {
+    {
+      absl::MutexLock lock(&mutex_);
+      --beginning_;
+    }
+    FinishIfIdle();
   }
 
   void OnWriteDone(bool ok) override {
@@ -173,7 +182,7 @@ class InferStream final : public BidiReactor, public CancellableCall, public std
     bool ends = false;
     {
       absl::MutexLock lock(&mutex_);
-      if (finished_ || running_ > 0 || !outgoing_.empty() || beginning_read_ || !(read_all_ || draining_)) return;
+      if (finished_ || running_ > 0 || !outgoing_.empty() || beginning_ > 0 || !(read_all_ || draining_)) return;
       finished_ = true;
       ends = !read_all_;
     }
@@ -193,7 +202,7 @@ class InferStream final : public BidiReactor, public CancellableCall, public std
 
   absl::Mutex mutex_;
   bool reading_ ABSL_GUARDED_BY(mutex_) = false;
-  bool beginning_read_ ABSL_GUARDED_BY(mutex_) = false;
+  int beginning_ ABSL_GUARDED_BY(mutex_) = 0;      // reads and writes
   bool read_all_ ABSL_GUARDED_BY(mutex_) = false;  // the client sends nothing more
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;  // nothing more is read
   bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
