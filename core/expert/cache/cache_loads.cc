@@ -115,8 +115,7 @@ void ExpertCache::StartFill() {
   const absl::StatusOr<std::span<std::byte>> free = room_.Free(store_.expert_bytes(*next));
   if (!free.ok()) return;  // a demand will say why there is no memory
   if (free->empty()) {
-    const bool lends = room_.pool().available_bytes() < room_.pool().capacity_bytes();
-    if (lends || (device_ != nullptr && device_->moving())) return;  // room comes
+    if (room_.pool().lends() || (device_ != nullptr && device_->moving())) return;  // room comes
     filler_.Stop();
     HandOverKnown();
     idle_reads_left_ = false;

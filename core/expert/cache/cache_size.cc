@@ -15,7 +15,7 @@ absl::StatusOr<std::span<std::byte>> ExpertCache::Lend(uint64_t bytes) {
   MOED_CHECK(left_ == 0);
   CountedLock lock(mutex_);
   SlotPool& pool = room_.pool();
-  const bool returned = bytes == 0 && pool.available_bytes() < pool.capacity_bytes();
+  const bool returned = bytes == 0 && pool.lends();
   room_.Lend(bytes);
   if (returned && !filler_.over()) {
     filler_.Restart();  // some of what it had read has left

@@ -44,6 +44,7 @@ class SlotPool {
   // What is lent; the borrower's once nothing in use reaches into it. The allocator's error as for Take.
   absl::StatusOr<std::span<std::byte>> Lent();
   bool ReachesLent(std::span<const std::byte> extent) const;
+  bool lends() const { return lent_bytes_ > 0; }
   // What may be handed out: the capacity without what is lent.
   uint64_t available_bytes() const { return capacity_bytes_ - lent_bytes_; }
 

@@ -146,7 +146,7 @@ void RoutePrior::Learn(int position, const TokenRouting& token, Sequence& sequen
   if (sequence.scored && position > 0) LearnWeights(position, sequence);
   sequence.token = token.token;
   if (position == 0 || position + 1 == index_.layers()) sequence.scored = false;
-  LearnTables(position, token, sequence);
+  LearnUsed(position, token, sequence);
   const std::span<ExpertChoice> last = LastOf(sequence.last, position);
   std::ranges::fill(last, kNobody);
   for (size_t slot = 0; slot < std::min(last.size(), token.choices.size()); ++slot) {
@@ -162,6 +162,10 @@ void RoutePrior::MarkUsed(const TokenRouting& token) {
 
 void RoutePrior::LearnTables(int position, const TokenRouting& token, Sequence& sequence) {
   MarkUsed(token);
+  LearnUsed(position, token, sequence);
+}
+
+void RoutePrior::LearnUsed(int position, const TokenRouting& token, Sequence& sequence) {
   const int row = position == 0 ? of_token_.FindOrAdd(token.token) : of_token_.Find(token.token);
   if (row != TokenTable::kNoRow) {
     of_token_.Learn(row, position, token.choices, used_, Unseen(position));

@@ -102,6 +102,7 @@ class RoutePrior {
   void Pass(int position, Sequence& sequence) const;
   void Keep(int position, int distance, Sequence& sequence) const;
   void MarkUsed(const TokenRouting& token);
+  void LearnUsed(int position, const TokenRouting& token, Sequence& sequence);  // what is marked
   void LearnWeights(int position, const Sequence& sequence);
   void LearnFrequency(int position);
 
