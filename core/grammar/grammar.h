@@ -22,7 +22,8 @@ class Grammar {
   static absl::StatusOr<std::shared_ptr<const Grammar>> FromRegex(std::string_view pattern);
   // A JSON text that the schema (2020-12) accepts. INVALID_ARGUMENT "at /properties/x: ..." naming what is not supported there,
   // and where a schema accepts nothing. Every text of the grammar is valid; it holds not all valid ones:
-  //   - properties come in the schema's order, others only where no properties are named;
+  //   - properties come in the schema's order, others only where no properties are named, and of those with "patternProperties"
+  //     what a pattern matches;
   //   - white space: none, a space, or a line end and indentation, after "{", "[", "," and ":" and before "}" and "]";
   //   - numbers have up to 18 digits before the point, 17 behind it and 2 in the exponent. Those with bounds have no exponent,
   //   and

@@ -1,6 +1,8 @@
 #include "core/grammar/json_rules.h"
 
 #include <algorithm>
+#include <bit>
+#include <vector>
 
 #include "core/grammar/number_range.h"
 
@@ -55,9 +57,12 @@ void JsonRules::SetCharacter() {
 
 void JsonRules::SetValue() {
   const Pc parts[] = {
-      Map(value_, 0, kReturn),           Array(value_, 0, kNoMost, kReturn),
-      String(0, kNoMost, kReturn),       Number(false, kReturn),
-      builder_.Literal("true", kReturn), builder_.Literal("false", kReturn),
+      Map(value_, kReturn),
+      Array(value_, 0, kNoMost, kReturn),
+      String(0, kNoMost, kReturn),
+      Number(false, kReturn),
+      builder_.Literal("true", kReturn),
+      builder_.Literal("false", kReturn),
       builder_.Literal("null", kReturn),
   };
   builder_.SetRule(value_, builder_.Either(parts));
@@ -68,12 +73,26 @@ Pc JsonRules::String(int least, int most, Pc next) {
   return builder_.Bytes('"', '"', builder_.Repeat(character, least, most, builder_.Bytes('"', '"', next)));
 }
 
-Pc JsonRules::Map(uint32_t value, int least, Pc next) {
+Pc JsonRules::MapOf(absl::FunctionRef<Pc(Pc next)> entry, Pc next) {
   const Pc close = Space(builder_.Bytes('}', '}', next));
-  const auto entry = [&](Pc after) { return String(0, kNoMost, builder_.Bytes(':', ':', Space(builder_.Call(value, after)))); };
   const auto further = [&](Pc after) { return builder_.Bytes(',', ',', Space(entry(after))); };
-  const Pc some = entry(builder_.Repeat(further, least > 0 ? least - 1 : 0, kNoMost, close));
-  return builder_.Bytes('{', '{', least > 0 ? Space(some) : builder_.Either(Space(some), close));
+  const Pc some = entry(builder_.Repeat(further, 0, kNoMost, close));
+  return builder_.Bytes('{', '{', builder_.Either(Space(some), close));
+}
+
+Pc JsonRules::Map(uint32_t value, Pc next) {
+  return MapOf([&](Pc after) { return String(0, kNoMost, builder_.Bytes(':', ':', Space(builder_.Call(value, after)))); }, next);
+}
+
+Pc JsonRules::Map(std::span<const Entry> entries, Pc next) {
+  const auto one_of = [&](Pc after) {
+    std::vector<Pc> ways;
+    for (const Entry& entry : entries) {
+      ways.push_back(builder_.Call(entry.name, builder_.Bytes(':', ':', Space(builder_.Call(entry.value, after)))));
+    }
+    return builder_.Either(ways);
+  };
+  return MapOf(one_of, next);
 }
 
 Pc JsonRules::Array(uint32_t value, int least, int most, Pc next) {
@@ -99,6 +118,23 @@ Pc JsonRules::Tuple(std::span<const uint32_t> first, uint32_t value, int least, 
     if (i - 1 >= least) further = builder_.Either(further, close);
   }
   return builder_.Bytes('[', '[', further);
+}
+
+// Sets are numbers, of a bit for each value: `further` goes on after those that are there.
+Pc JsonRules::Distinct(std::span<const uint32_t> values, int least, int most, Pc next) {
+  const Pc close = Space(builder_.Bytes(']', ']', next));
+  std::vector<Pc> further(size_t{1} << values.size());
+  for (size_t set = further.size(); set-- > 0;) {
+    const int count = std::popcount(set);
+    std::vector<Pc> ways;
+    for (size_t i = 0; i < values.size() && (most == kNoMost || count < most); ++i) {
+      if ((set >> i & 1) == 0) ways.push_back(builder_.Call(values[i], further[set | size_t{1} << i]));
+    }
+    const Pc one_more = Space(builder_.Either(ways));
+    further[set] = count > 0 ? builder_.Bytes(',', ',', one_more) : one_more;
+    if (count >= least) further[set] = builder_.Either(further[set], close);
+  }
+  return builder_.Bytes('[', '[', further.front());
 }
 
 Pc JsonRules::Digits(int least, int most, Pc next) {

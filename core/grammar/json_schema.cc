@@ -23,9 +23,10 @@ namespace {
 
 constexpr Pc kReturn = ProgramBuilder::kReturn;
 constexpr int kNoMost = ProgramBuilder::kNoMost;
-constexpr int kMostDepth = 64;      // of schemas within each other
-constexpr int kMostSchemas = 4096;  // that are compiled
-constexpr int kMostJoined = 8;      // schemas made of several, within each other: each is a copy
+constexpr int kMostDepth = 64;       // of schemas within each other
+constexpr int kMostSchemas = 4096;   // that are compiled
+constexpr size_t kMostDistinct = 8;  // values that an array may have once each
+constexpr int kMostJoined = 8;       // schemas made of several, within each other: each is a copy
 constexpr int64_t kMostCount = ProgramBuilder::kMostInstructions;
 
 template <class... Parts>
@@ -52,6 +53,7 @@ class Compiler {
   // Null where there is none.
   const Json* Target(const std::string& reference);
   // Of a schema that was made of several.
+  absl::StatusOr<uint32_t> JoinedRule(const Json& both, const std::string& path, int depth);
   absl::StatusOr<Pc> Joined(const Json& both, const std::string& path, int depth);
   absl::StatusOr<Pc> Body(const Json& schema, const std::string& path, int depth);
   absl::StatusOr<Pc> Reference(const Json& schema, const std::string& path, int depth);
@@ -60,8 +62,11 @@ class Compiler {
   absl::StatusOr<Pc> Values(const Json& schema, const std::string& path);
   absl::StatusOr<Pc> OfType(const std::string& type, const Json& schema, const std::string& path, int depth);
   absl::StatusOr<Pc> Object(const Json& schema, const std::string& path, int depth);
+  absl::StatusOr<Pc> Map(const Json& schema, const Json& others, const std::string& path, int depth);
+  absl::StatusOr<Pc> PatternMap(const Json& schema, const Json& others, const std::string& path, int depth);
   absl::StatusOr<Pc> Properties(const std::vector<Property>& properties, const std::string& path, int depth);
   absl::StatusOr<Pc> Array(const Json& schema, const std::string& path, int depth);
+  absl::StatusOr<Pc> Distinct(const Json& schema, int least, int most, const std::string& path, int depth);
   absl::StatusOr<Pc> String(const Json& schema, const std::string& path);
   absl::StatusOr<Pc> Format(const Json& format, const std::string& path);
   absl::StatusOr<Pc> Number(bool whole, const Json& schema, const std::string& path);
@@ -121,7 +126,7 @@ const char* TypeOfKeywords(const Json& schema) {
   const auto any = [&](std::initializer_list<const char*> names) {
     return std::any_of(names.begin(), names.end(), [&](const char* name) { return schema.contains(name); });
   };
-  if (any({"properties", "required", "additionalProperties"})) return "object";
+  if (any({"properties", "required", "additionalProperties", "propertyNames", "patternProperties"})) return "object";
   if (any({"items", "prefixItems", "minItems", "maxItems", "uniqueItems"})) return "array";
   return any({"pattern", "minLength", "maxLength", "format"}) ? "string" : "number";
 }
@@ -159,11 +164,16 @@ const Json* Compiler::Target(const std::string& reference) {
   return found->second;
 }
 
-absl::StatusOr<Pc> Compiler::Joined(const Json& both, const std::string& path, int depth) {
+absl::StatusOr<uint32_t> Compiler::JoinedRule(const Json& both, const std::string& path, int depth) {
   if (joined_ >= kMostJoined) return At(path, "schemas to be joined more than ", kMostJoined, " deep");
   ++joined_;
   MOED_ASSIGN_OR_RETURN(const uint32_t rule, Rule(both, path, depth + 1));
   --joined_;
+  return rule;
+}
+
+absl::StatusOr<Pc> Compiler::Joined(const Json& both, const std::string& path, int depth) {
+  MOED_ASSIGN_OR_RETURN(const uint32_t rule, JoinedRule(both, path, depth));
   return builder_.Call(rule, kReturn);
 }
 
@@ -279,10 +289,9 @@ absl::StatusOr<Pc> Compiler::Object(const Json& schema, const std::string& path,
   const Json& named = schema.contains("properties") ? schema["properties"] : kNone;
   if (!named.is_object()) return At(path, "'properties' is no object");
   const Json& others = schema.contains("additionalProperties") ? schema["additionalProperties"] : kAny;
-  if (named.empty() && required.empty()) {
-    if (others == Json(false)) return builder_.Literal("{", json_.Space(builder_.Literal("}", kReturn)));
-    MOED_ASSIGN_OR_RETURN(const uint32_t value, Rule(others, path + "/additionalProperties", depth + 1));
-    return json_.Map(value, 0, kReturn);
+  if (named.empty() && required.empty()) return Map(schema, others, path, depth);
+  for (const char* keyword : {"propertyNames", "patternProperties"}) {
+    if (schema.contains(keyword)) return At(path, "'", keyword, "' beside 'properties' or 'required' is not supported");
   }
   std::vector<Property> properties;
   std::set<std::string> unnamed = required;
@@ -292,6 +301,38 @@ absl::StatusOr<Pc> Compiler::Object(const Json& schema, const std::string& path,
   }
   for (const std::string& name : unnamed) properties.push_back({name, &others, true});
   return Properties(properties, path, depth);
+}
+
+absl::StatusOr<Pc> Compiler::Map(const Json& schema, const Json& others, const std::string& path, int depth) {
+  if (schema.contains("patternProperties")) return PatternMap(schema, others, path, depth);
+  if (others == Json(false)) return builder_.Literal("{", json_.Space(builder_.Literal("}", kReturn)));
+  MOED_ASSIGN_OR_RETURN(const uint32_t value, Rule(others, path + "/additionalProperties", depth + 1));
+  if (!schema.contains("propertyNames")) return json_.Map(value, kReturn);
+  const std::string here = path + "/propertyNames";
+  MOED_ASSIGN_OR_RETURN(const Json names, Both(Json::object({{"type", "string"}}), schema["propertyNames"], here, work_));
+  MOED_ASSIGN_OR_RETURN(const uint32_t name, JoinedRule(names, here, depth));
+  const JsonRules::Entry entry{name, value};
+  return json_.Map({&entry, 1}, kReturn);
+}
+
+// Names that no pattern matches do not come. One that several match would have to be what all of these say.
+absl::StatusOr<Pc> Compiler::PatternMap(const Json& schema, const Json& others, const std::string& path, int depth) {
+  const Json& patterns = schema["patternProperties"];
+  if (!patterns.is_object() || patterns.empty()) return At(path, "'patternProperties' is no object that says something");
+  if (schema.contains("propertyNames") || !others.is_boolean()) {
+    return At(path, "'patternProperties' is supported beside an 'additionalProperties' of true or false alone");
+  }
+  const std::string below = path + "/patternProperties/";
+  const auto first = patterns.begin();
+  MOED_ASSIGN_OR_RETURN(const uint32_t value, Rule(*first, below + first.key(), depth + 1));
+  std::vector<JsonRules::Entry> entries;
+  for (const auto& [pattern, of_value] : patterns.items()) {
+    if (of_value != *first) return At(below + pattern, "several patterns are supported where all say the same of values");
+    const Json names = Json::object({{"type", "string"}, {"pattern", pattern}});
+    MOED_ASSIGN_OR_RETURN(const uint32_t name, Rule(names, below + pattern, depth + 1));
+    entries.push_back({name, value});
+  }
+  return json_.Map(entries, kReturn);
 }
 
 // Backwards: `names` begins with the name of a property that is still to come, `further` with what may follow a value. One space
@@ -328,9 +369,8 @@ absl::StatusOr<Pc> Compiler::Array(const Json& schema, const std::string& path, 
   MOED_ASSIGN_OR_RETURN(const int least, Count(schema, "minItems", 0, path));
   MOED_ASSIGN_OR_RETURN(const int most, Count(schema, "maxItems", kNoMost, path));
   if (most != kNoMost && most < least) return ProgramBuilder::kDead;
-  if (schema.contains("uniqueItems") && KindOf("uniqueItems", schema["uniqueItems"]) != Keyword::kAnnotation &&
-      (most == kNoMost || most > 1))
-    return At(path, "'uniqueItems' is supported beside a 'maxItems' of 0 or 1 alone; leave it out and drop what is there twice");
+  const bool distinct = schema.contains("uniqueItems") && KindOf("uniqueItems", schema["uniqueItems"]) != Keyword::kAnnotation;
+  if (distinct && (most == kNoMost || most > 1)) return Distinct(schema, least, most, path, depth);
   uint32_t item = json_.value_rule();
   if (schema.contains("items")) {
     MOED_ASSIGN_OR_RETURN(item, Rule(schema["items"], path + "/items", depth + 1));
@@ -344,6 +384,29 @@ absl::StatusOr<Pc> Compiler::Array(const Json& schema, const std::string& path, 
     first.push_back(rule);
   }
   return json_.Tuple(first, item, least, most, kReturn);
+}
+
+// In any order: what has come so far says what may still come.
+absl::StatusOr<Pc> Compiler::Distinct(const Json& schema, int least, int most, const std::string& path, int depth) {
+  const Json* items = schema.contains("items") && !schema.contains("prefixItems") ? &schema["items"] : nullptr;
+  for (int i = 0; i < kMostDepth && items != nullptr && items->is_object() && items->contains("$ref"); ++i) {
+    const Json& reference = (*items)["$ref"];
+    items = reference.is_string() && !Asserts(*items, {"$ref"}) ? Target(reference.get<std::string>()) : nullptr;
+  }
+  const Json* const values = items != nullptr && items->is_object() && items->contains("enum") ? &(*items)["enum"] : nullptr;
+  if (values == nullptr || !values->is_array() || values->size() > kMostDistinct) {
+    return At(path, "'uniqueItems' is supported beside a 'maxItems' of 0 or 1, and where 'items' have an 'enum' of at most ",
+              kMostDistinct, " values; leave it out and drop what is there twice");
+  }
+  std::vector<uint32_t> rules;
+  for (auto value = values->begin(); value != values->end(); ++value) {
+    if (std::find(values->begin(), value, *value) != value) continue;
+    MOED_ASSIGN_OR_RETURN(Json one, Beside("enum", *items, path));
+    one["enum"] = Json::array({*value});
+    MOED_ASSIGN_OR_RETURN(const uint32_t rule, Rule(one, path + "/items", depth + 1));
+    rules.push_back(rule);
+  }
+  return json_.Distinct(rules, least, most, kReturn);
 }
 
 // Compiled once, for some are large.

@@ -22,6 +22,8 @@ constexpr std::string_view kAssertions[] = {"type",
                                             "properties",
                                             "required",
                                             "additionalProperties",
+                                            "propertyNames",
+                                            "patternProperties",
                                             "items",
                                             "prefixItems",
                                             "uniqueItems",
@@ -108,7 +110,7 @@ absl::StatusOr<Json> BothValues(const std::string& name, Json one, const Json& o
   MOED_RETURN_IF_ERROR(work.AddComparisons((one.size() + other.size()) * other.size(), path));
   if (one == other) return one;
   if (name == "type") return BothTypes(one, other);
-  if (name == "additionalProperties") return Both(std::move(one), other, path + "/" + name, work);
+  if (name == "additionalProperties" || name == "propertyNames") return Both(std::move(one), other, path + "/" + name, work);
   if (name == "required" && one.is_array() && other.is_array()) return BothRequired(std::move(one), other);
   const bool numbers = one.is_number() && other.is_number();
   const bool is_least = name.compare(0, 3, "min") == 0 || name == "exclusiveMinimum";
@@ -172,6 +174,13 @@ absl::StatusOr<Json> Both(Json one, const Json& other, const std::string& path, 
   };
   if (is_wider(one, other) || is_wider(other, one))
     return InvalidArgument(Place(path), "'items' and 'prefixItems' of two schemas cannot be joined");
+  // Likewise: what one says of other properties is about names that the other's patterns match.
+  const auto leaves_out = [](const Json& all, const Json& rest) {
+    return OtherProperties(all) != Json(true) && rest.contains("patternProperties") &&
+           (!all.contains("patternProperties") || all["patternProperties"] != rest["patternProperties"]);
+  };
+  if (leaves_out(one, other) || leaves_out(other, one))
+    return InvalidArgument(Place(path), "'additionalProperties' and 'patternProperties' of two schemas cannot be joined");
   MOED_RETURN_IF_ERROR(JoinProperties(one, other, path, work));
   for (const auto& [name, value] : other.items()) {
     if (KindOf(name, value) == Keyword::kAnnotation || name == "properties") continue;

@@ -96,9 +96,19 @@ class Validator {
       if (!value.contains(name.get<std::string>())) return false;
     }
     const Json properties = schema.value("properties", Json::object());
-    const Json others = schema.value("additionalProperties", Json(true));
+    const Json patterns = schema.value("patternProperties", Json::object());
+    const Json others = schema.contains("additionalProperties") ? schema["additionalProperties"] : Json(true);
+    const Json names = schema.contains("propertyNames") ? schema["propertyNames"] : Json(true);
     for (const auto& [name, one] : value.items()) {
-      if (!Holds(properties.contains(name) ? properties[name] : others, one)) return false;
+      if (!Holds(names, Json(name))) return false;
+      bool known = properties.contains(name);
+      if (known && !Holds(properties[name], one)) return false;
+      for (const auto& [pattern, says] : patterns.items()) {
+        if (!std::regex_search(name, std::regex(pattern))) continue;
+        known = true;
+        if (!Holds(says, one)) return false;
+      }
+      if (!known && !Holds(others, one)) return false;
     }
     return true;
   }
