@@ -8,6 +8,8 @@ namespace moed::grammar {
 namespace {
 
 constexpr size_t kMostThreads = 4096;  // alternatives that a text has at once
+// The format's fault, whoever else asks for what: to try again changes nothing.
+constexpr const char* kSimpler = "; say it with fewer alternatives that begin alike, and fewer repetitions within each other";
 using Kind = Instruction::Kind;
 
 Pc PcOf(uint64_t thread) { return static_cast<Pc>(thread >> 32); }
@@ -63,7 +65,7 @@ void Matcher::FollowAll(std::vector<Thread> work) {
     work.pop_back();
     if (!seen_.insert(thread).second) continue;
     if (seen_.size() > kMostThreads) {
-      failure_ = ResourceExhausted("format: a text has more than ", kMostThreads, " ways to go on");
+      failure_ = InvalidArgument("a text has more than ", kMostThreads, " ways to go on", kSimpler);
       reached_.clear();
       return;
     }
@@ -152,16 +154,16 @@ bool Matcher::Walk(std::vector<uint64_t>& mask) {
 }
 
 absl::StatusOr<std::span<const uint64_t>> Matcher::Allowed() {
-  MOED_RETURN_IF_ERROR(failure_);
+  MOED_RETURN_IF_ERROR(Annotate(failure_, "format"));
   if (const auto found = masks_.find(current_); found != masks_.end()) return std::span<const uint64_t>(found->second);
   std::vector<uint64_t> mask;
   const uint64_t mask_bytes = trie_.mask_words() * sizeof(uint64_t);
   if (bytes_ + mask_bytes > most_bytes_) Flush();
   if (!Walk(mask)) {
     Flush();
-    if (!Walk(mask)) return ResourceExhausted("format: its automaton has more states than ", most_bytes_, " bytes hold");
+    if (!Walk(mask)) return InvalidArgument("format: its automaton has more states than ", most_bytes_, " bytes hold", kSimpler);
   }
-  MOED_RETURN_IF_ERROR(failure_);
+  MOED_RETURN_IF_ERROR(Annotate(failure_, "format"));
   const bool none = std::all_of(mask.begin(), mask.end(), [](uint64_t word) { return word == 0; });
   if (none && !MayEnd()) return FailedPrecondition("format: no token of the vocabulary continues the text");
   bytes_ += mask_bytes + 64;
@@ -174,7 +176,7 @@ absl::Status Matcher::Accept(std::string_view bytes) {
   for (const char byte : bytes) {
     if (bytes_ > most_bytes_) Flush();
     const int32_t next = Next(current_, static_cast<uint8_t>(byte));
-    MOED_RETURN_IF_ERROR(failure_);
+    MOED_RETURN_IF_ERROR(Annotate(failure_, "format"));
     if (next == kNowhere) return Internal("format: the text left its grammar");
     current_ = next;
   }

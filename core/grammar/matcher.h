@@ -25,8 +25,10 @@ class Matcher {
   // Holds about `cache_bytes` beside the grammar (MatcherBytes counts both), whatever the text is. The trie must outlive it.
   Matcher(std::shared_ptr<const Grammar> grammar, const VocabularyTrie& trie, uint64_t cache_bytes);
 
+  // Why there are no masks: INVALID_ARGUMENT where the grammar has too many ways to begin.
+  const absl::Status& status() const { return failure_; }
   // The tokens that keep the text one that can become whole: a bit for each of the vocabulary. Valid until the next call.
-  // FAILED_PRECONDITION where there is none and the text may not end; RESOURCE_EXHAUSTED where the grammar has too many states.
+  // FAILED_PRECONDITION where there is none and the text may not end; INVALID_ARGUMENT where the grammar has too many states.
   absl::StatusOr<std::span<const uint64_t>> Allowed();
   bool MayEnd() const;
   // The text's next bytes. INTERNAL for what Allowed does not allow.

@@ -37,6 +37,7 @@ absl::StatusOr<std::shared_ptr<Matcher>> MatcherPool::Make(const Syntax& syntax)
   const uint64_t bytes = grammar->bytes() + cache_bytes;
   MOED_ASSIGN_OR_RETURN(ByteShare::Held held, Take(bytes, syntax.field));
   auto holding = std::make_shared<Holding>(std::move(held), std::move(grammar), *trie_, cache_bytes);
+  if (const absl::Status& made = holding->matcher.status(); !made.ok()) return FieldRefusal(syntax.field, made);
   return std::shared_ptr<Matcher>(holding, &holding->matcher);
 }
 

@@ -1,6 +1,7 @@
 // Masks are what trying every token gives, and what a matcher holds is bounded.
 #include "core/grammar/matcher.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "core/grammar/matcher_pool.h"
@@ -61,11 +62,13 @@ TEST(Matcher, TooManyStatesOrWaysAreNamed) {
     status = states.Accept(i % 3 == 0 ? "a" : "b");
     if (status.ok()) status = states.Allowed().status();
   }
-  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+  EXPECT_THAT(std::string(status.message()), testing::HasSubstr("fewer alternatives"));
   Matcher ways = MatcherOf(*Grammar::FromRegex("(((a{0,200}){0,60})(a|b)*)*b"));
   status = ways.Accept(std::string(300, 'a'));
   if (status.ok()) status = ways.Allowed().status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+  EXPECT_THAT(std::string(status.message()), testing::HasSubstr("fewer alternatives"));
 }
 
 TEST(Matcher, NestingHasAnEnd) {
@@ -95,6 +98,10 @@ TEST(MatcherPool, GivesNoMoreThanItsShare) {
   EXPECT_TRUE(pool.Make(any).ok());
   EXPECT_TRUE(absl::IsInvalidArgument(pool.Make(Regex("[a-z]{9000}")).status()));
   EXPECT_TRUE(absl::IsInvalidArgument(pool.Make(Regex("(")).status()));
+  const absl::Status ambiguous =
+      MatcherPool(DemoTokenizer(), kDemoVocabulary, share + (1 << 20)).Make(Regex("(a?){0,5000}")).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(ambiguous)) << ambiguous;
+  EXPECT_THAT(std::string(ambiguous.message()), testing::HasSubstr("ways to go on"));
   MatcherPool little(DemoTokenizer(), kDemoVocabulary, vocabulary - 1);
   EXPECT_TRUE(absl::IsInvalidArgument(little.Make(any).status()));
 }
