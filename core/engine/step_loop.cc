@@ -48,9 +48,15 @@ bool StepLoop::Turn() {
   } else if (parts_.spill && parts_.spill->restoring()) {
     parts_.spill->AwaitWork(kRestoringTurn);
   }
-  if (parts_.spill && live_.empty()) TendSpill();  // the next turn may be far
+  if (live_.empty()) Rest();
   Publish();
   return !live_.empty();
+}
+
+// The next turn may be far: what a long prompt has borrowed is the experts' again.
+void StepLoop::Rest() {
+  if (parts_.spill) TendSpill();
+  if (ActivationLender* const lender = parts_.provider.lender()) lender->Lend(0).IgnoreError();
 }
 
 void StepLoop::EndAll(const absl::Status& reason) {

@@ -81,6 +81,7 @@ class StepLoop final : private StepWatcher {
  private:
   // All of them, for somebody waits for each. Returns what the first that failed has thrown.
   std::exception_ptr RunTasks();
+  void Rest();
   void Receive();
   void EndCancelled();
   void EndOverdue();

@@ -110,7 +110,8 @@ class ActivationLender {
  public:
   virtual ~ActivationLender() = default;
   // Between steps, from the thread of the steps: memory for `bytes` of the next step's activations, at least as long as until the
-  // next call; none for 0. The error of an allocation that the kernel refused.
+  // next call; none for 0, which gives back what was lent, and is called every second while there are no steps, too. The error of
+  // an allocation that the kernel refused.
   virtual absl::StatusOr<std::span<std::byte>> Lend(uint64_t bytes) = 0;
 };
 

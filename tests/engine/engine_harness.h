@@ -56,8 +56,9 @@ class FakeModel final : public Model {
 };
 
 // Counts what it is told; hits of a sequence = tokens computed for it.
-class NullProvider final : public ExpertProvider {
+class NullProvider final : public ExpertProvider, private ActivationLender {
  public:
+  ActivationLender* lender() override { return this; }
   void OnSequenceStart(SequenceId session) override;
   void OnSequenceEnd(SequenceId session) override;
   void OnToken(SequenceId session, TokenId) override { ++computed[session]; }
@@ -70,9 +71,16 @@ class NullProvider final : public ExpertProvider {
   std::optional<ReadyExpert> NextReady() override { return std::nullopt; }
   SequenceCounters sequence_counters(SequenceId session) const override;
 
+  int given_back = 0;  // how often it was told that nothing is lent any more
   std::set<SequenceId> live, ended;
   std::map<SequenceId, uint64_t> computed;
   std::map<SequenceId, SequenceCounters> lost;  // beside the hits, what a test says
+
+ private:
+  absl::StatusOr<std::span<std::byte>> Lend(uint64_t bytes) override {
+    given_back += bytes == 0;
+    return std::span<std::byte>();
+  }
 };
 
 // Writes down what it hears and checks the order of it.

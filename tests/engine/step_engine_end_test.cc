@@ -343,6 +343,16 @@ TEST(StepEngineEndTest, TheTimeLimitIsSeenWithinAStep) {
   harness.ExpectClean();
 }
 
+TEST(StepEngineEndTest, WhatWasLentGoesBackOnceNothingIsLeft) {
+  Harness harness;
+  const auto first = harness.Submit(GreedyRequest("abc", 5)), second = harness.Submit(GreedyRequest("abcdef", 9));
+  while (harness.engine->RunOneStep()) EXPECT_EQ(harness.provider.given_back, 0);
+  EXPECT_EQ(harness.provider.given_back, 1);
+  EXPECT_TRUE(first->finish && second->finish);
+  harness.engine->RunOneStep();
+  EXPECT_EQ(harness.provider.given_back, 2) << "of the turns in which there is nothing to do, too";
+}
+
 TEST(StepEngineEndTest, OptionsOutOfRangeAreNamed) {
   const std::pair<std::string, std::function<void(StepEngineOptions&)>> cases[] = {
       {"max_context is 1", [](auto& o) { o.max_context = 1; }},
