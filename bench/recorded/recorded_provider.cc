@@ -63,7 +63,10 @@ void RecordedProvider::MaskRouter(LayerId layer, std::span<const float>, std::sp
 void RecordedProvider::Begin(const LayerRouting& routing) {
   routing_.assign(routing.tokens.begin(), routing.tokens.end());
   for (TokenRouting& token : routing_) {
-    token.token = trace_.token_ids[NextRow(Find(token.sequence))];
+    const Sequence& sequence = Find(token.sequence);
+    const size_t row = NextRow(Find(token.sequence));
+    token.token = trace_.token_ids[row];
+    token.before = row == sequence.recorded->first ? TokenId{-1} : trace_.token_ids[row - 1];
     token.masked = 0;
   }
   next_.Begin({routing.layer, routing_});

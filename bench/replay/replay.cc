@@ -21,22 +21,29 @@ class Player {
   Player(CachingProvider& provider, SimulatedDisk& disk, double layer_seconds)
       : provider_(provider), disk_(disk), layer_nanos_(std::llround(layer_seconds * 1e9)) {}
 
-  // One token of each, whose place in the trace is given.
-  absl::Status PlayStep(const RoutingTrace& trace, std::span<const std::pair<SequenceId, size_t>> tokens) {
+  struct Token {
+    SequenceId sequence;
+    size_t place;  // in the trace
+    bool first;    // of its sequence
+  };
+
+  // One token of each.
+  absl::Status PlayStep(const RoutingTrace& trace, std::span<const Token> tokens) {
     const auto top_k = static_cast<size_t>(trace.shape.top_k);
-    for (const auto& [sequence, token] : tokens) provider_.OnToken(sequence, trace.token_ids[token]);
+    for (const Token& token : tokens) provider_.OnToken(token.sequence, trace.token_ids[token.place]);
     choices_.resize(tokens.size() * top_k);
     for (size_t layer = 0; layer < trace.shape.layers.size(); ++layer) {
       routing_.clear();
       wanted_.clear();
-      for (const auto& [sequence, token] : tokens) {
-        const size_t at = trace.At(token, static_cast<int>(layer));
+      for (const Token& token : tokens) {
+        const size_t at = trace.At(token.place, static_cast<int>(layer));
         const auto choices = std::span(choices_).subspan(routing_.size() * top_k, top_k);
         for (size_t slot = 0; slot < top_k; ++slot) {
           choices[slot] = {trace.experts[at + slot], static_cast<float>(trace.probabilities[at + slot]) / 255};
           wanted_.insert(choices[slot].expert);
         }
-        routing_.push_back({sequence, trace.token_ids[token], Phase::kDecode, choices});
+        routing_.push_back({token.sequence, trace.token_ids[token.place], Phase::kDecode, choices});
+        if (!token.first) routing_.back().before = trace.token_ids[token.place - 1];
       }
       experts_ += wanted_.size();
       MOED_RETURN_IF_ERROR(PlayLayer({trace.shape.layers[layer], routing_}));
@@ -116,11 +123,11 @@ struct Steps {
   absl::Status Play(const RoutingTrace& trace, std::span<const TraceSequence> sequences) {
     const uint64_t first = started + 1;
     for (size_t i = 0; i < sequences.size(); ++i) provider.OnSequenceStart(SequenceId(++started));
-    std::vector<std::pair<SequenceId, size_t>> step;
+    std::vector<Player::Token> step;
     for (size_t token = 0;; ++token, ++played) {
       step.clear();
       for (size_t i = 0; i < sequences.size(); ++i) {
-        if (token < sequences[i].tokens) step.emplace_back(SequenceId(first + i), sequences[i].first + token);
+        if (token < sequences[i].tokens) step.push_back({SequenceId(first + i), sequences[i].first + token, token == 0});
       }
       if (step.empty()) break;
       MOED_RETURN_IF_ERROR(player.PlayStep(trace, step));

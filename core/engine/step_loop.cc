@@ -214,6 +214,7 @@ void StepLoop::AddChunk(LiveRequest& live, int tokens) {
   chunk.tokens = std::span<const TokenId>(sequence.tokens).subspan(sequence.kv.length, tokens);
   chunk.kv = &sequence.kv;
   chunk.fidelity = FidelityOf(live);
+  if (sequence.kv.length > 0) chunk.before = sequence.tokens[static_cast<size_t>(sequence.kv.length) - 1];
   chunk.first_logits = !live.answer   ? std::clamp(live.scored_from - sequence.kv.length, 0, tokens)
                        : reaches_goal ? tokens - 1
                                       : tokens;

@@ -26,6 +26,8 @@ struct TokenRouting {
   // By the router's mask, before top-k: how many of the unmasked choices are gone, and their share of the unmasked choices' mass.
   int masked = 0;
   float masked_share = 0;
+  // That it follows in its sequence, whichever step computed that one; -1: it is the first.
+  TokenId before{-1};
 };
 
 // What the shares of a token's choices are taken of.

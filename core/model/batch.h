@@ -37,6 +37,8 @@ class Batch {
   std::span<const TokenId> tokens() const { return tokens_.first(rows_); }
   std::span<const int32_t> positions() const { return positions_.first(rows_); }  // of each row in its sequence
   const BatchChunk& chunk_of(int row) const { return chunk_storage_[row_chunks_[row]]; }
+  // That the row's token follows in its sequence; -1: none.
+  TokenId before(int row) const { return row == chunk_of(row).first_row ? chunk_of(row).chunk->before : tokens_[row - 1]; }
 
  private:
   void Append(SequenceChunk& chunk, int index);

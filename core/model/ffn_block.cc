@@ -139,8 +139,11 @@ void FfnBlock::CallGateHooks(LayerId layer, ExpertProvider& provider) {
   }
   for (int row = 0; row < batch.rows(); ++row) {
     const SequenceChunk& chunk = *batch.chunk_of(row).chunk;
-    scratch.routing[row] = {
-        .sequence = chunk.sequence, .token = batch.tokens()[row], .phase = chunk.phase, .fidelity = chunk.fidelity.OfExperts()};
+    scratch.routing[row] = {.sequence = chunk.sequence,
+                            .token = batch.tokens()[row],
+                            .phase = chunk.phase,
+                            .fidelity = chunk.fidelity.OfExperts(),
+                            .before = batch.before(row)};
     provider.OnTokenGateInput(chunk.sequence, layer, NormedOnHost(row));
   }
 }

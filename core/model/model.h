@@ -31,6 +31,7 @@ struct SequenceChunk {
   KvSequence* kv = nullptr;  // holds positions [0, kv->length); room for tokens.size() more is reserved. Forward adds to length
   int first_logits = 0;      // logits are wanted for tokens [first_logits, tokens.size()); == size: none
   Fidelity fidelity;
+  TokenId before{-1};  // at position kv->length - 1; -1: there is none
   // Out: choices of its tokens that an expert was full for, over all layers (EncoderShape::expert_capacity).
   int dropped = 0;
   // Out: its tokens' products with matrices of the trunk were those of halves, which Fidelity::FastMatmul allows.

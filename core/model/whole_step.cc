@@ -92,7 +92,8 @@ void WholeStep::TellLayer(size_t position, ExpertProvider& provider) {
                                   .token = step_.batch.tokens()[row],
                                   .phase = chunk.phase,
                                   .choices = ChoicesOf(position).subspan(row * top_k, top_k),
-                                  .fidelity = chunk.fidelity.OfExperts()};
+                                  .fidelity = chunk.fidelity.OfExperts(),
+                                  .before = step_.batch.before(static_cast<int>(row))};
   }
   provider.OnComputed({layers_[position], step_.scratch.routing.first(rows)});
 }

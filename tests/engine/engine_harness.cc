@@ -119,6 +119,7 @@ void FakeModel::Forward(std::span<SequenceChunk> chunks, ExpertProvider& provide
     const int start = chunk.kv->length;
     EXPECT_TRUE(sessions.insert(chunk.sequence).second) << "a sequence twice in one step";
     EXPECT_GE(count, 1);
+    EXPECT_EQ(chunk.before, start == 0 ? TokenId(-1) : TokenId(static_cast<int32_t>(KeyOf(*chunk.kv, start - 1, LayerId(0)))));
     EXPECT_GE(static_cast<int>(chunk.kv->pages.size()), KvPool::PagesFor(start + count, kPageTokens));
     step_tokens += count;
     for (int i = 0; i < count; ++i) {

@@ -50,7 +50,8 @@ struct LearnedParts {
         const Observed observed = observe(i, layer);
         const ExpertChoice choices[] = {{i % 3, observed.probability}, {3, 0.3f}};
         if (gate_inputs) predictor->OnGateInput(sequence, layer, {&observed.hidden, 1});
-        const TokenRouting routing[] = {{sequence, token, Phase::kDecode, choices}};
+        TokenRouting routing[] = {{sequence, token, Phase::kDecode, choices}};
+        if (i > 0) routing[0].before = TokenId((i - 1) % 3);
         policy->Learn({layer, routing});
         policy->OnRouted({layer, routing});
         predictor->OnRouted({layer, routing});

@@ -160,6 +160,25 @@ TEST_P(ForwardTest, HooksSeeEveryTokenAndTheLastGateInputOfEachChunk) {
   EXPECT_EQ(provider_.token_gate_inputs, static_cast<int>(expected_tokens.size() * expected_masked.size()));
 }
 
+TEST_P(ForwardTest, RoutingSaysWhichTokenEachFollows) {
+  PackedModel model(store_);
+  Batch3 batch;
+  auto chunks = batch.Chunks();
+  std::vector<TokenId> expected, routed;
+  for (size_t i = 0; i < chunks.size(); ++i) {
+    chunks[i].before = TokenId(static_cast<int32_t>(90 + i));
+    expected.push_back(chunks[i].before);
+    expected.insert(expected.end(), batch.prompts[i].begin(), batch.prompts[i].end() - 1);
+  }
+  provider_.on_begin = [&](const LayerRouting& routing) {
+    routed.clear();
+    for (const TokenRouting& token : routing.tokens) routed.push_back(token.before);
+    EXPECT_EQ(routed, expected);
+  };
+  model.Step(provider_, chunks);
+  EXPECT_FALSE(routed.empty());
+}
+
 TEST_P(ForwardTest, AMaskedExpertIsNotChosen) {
   PackedModel model(store_);
   provider_.mask_router = [](LayerId, std::span<float> logits) { logits[1] = -INFINITY; };

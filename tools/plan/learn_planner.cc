@@ -145,7 +145,9 @@ void StepRouting::Teach(SequenceId sequence, EvictionPolicy& policy, ExpertPredi
     policy.OnToken(sequence, token);
     predictor.OnToken(sequence, token);
     for (const Layer& layer : layers_) {
-      const TokenRouting routed[] = {{.sequence = sequence, .token = token, .choices = layer.tokens[i].choices}};
+      const TokenId before = i > 0 ? layers_.front().tokens[i - 1].token : TokenId{-1};
+      const TokenRouting routed[] = {
+          {.sequence = sequence, .token = token, .choices = layer.tokens[i].choices, .before = before}};
       const LayerRouting routing{layer.layer, routed};
       policy.Learn(routing);
       policy.OnRouted(routing);

@@ -104,37 +104,22 @@ NextUse::Weights NextUse::FirstWeights() {
   return weights;
 }
 
-void NextUse::OnSequenceEnd(SequenceId sequence) { sequences_.erase(sequence); }
-
-void NextUse::OnToken(SequenceId id, TokenId token) {
-  step_ += !std::exchange(step_open_, true);
-  Sequence& sequence = sequences_[id];
-  if (sequence.step != step_) sequence.before = sequence.last;
-  sequence.step = step_;
-  sequence.last = token;
-}
-
 void NextUse::Learn(const LayerRouting& routing) { ForEachVisit(routing, &NextUse::Visit); }
 
 void NextUse::CountFrequencies(const LayerRouting& routing) { ForEachVisit(routing, &NextUse::CountFrequency); }
 
 void NextUse::ForEachVisit(const LayerRouting& routing, void (NextUse::*visit)(int position)) {
-  step_open_ = false;
   const int position = index_.Position(routing.layer);
   const std::span<const TokenRouting> all = routing.tokens;
   tokens_.clear();
-  const auto before = [&](size_t i) {
-    const bool continues = i > 0 && all[i - 1].sequence == all[i].sequence;
-    return continues ? all[i - 1].token : sequences_[all[i].sequence].before;
-  };
-  for (size_t i = 0; i < all.size(); ++i) {
-    if (all[i].phase == Phase::kDecode && HasNumbers(all[i])) tokens_.push_back({&all[i], before(i)});
+  for (const TokenRouting& token : all) {
+    if (token.phase == Phase::kDecode && HasNumbers(token)) tokens_.push_back(&token);
   }
   if (!tokens_.empty()) return (this->*visit)(position);
   if (std::ranges::count(all, Phase::kDecode, &TokenRouting::phase) > 0) return;
   for (size_t i = all.size() - std::min(all.size(), kPrefillVisits); i < all.size(); ++i) {
     if (!HasNumbers(all[i])) continue;
-    tokens_.assign({{&all[i], before(i)}});
+    tokens_.assign({&all[i]});
     (this->*visit)(position);
   }
 }
@@ -158,7 +143,7 @@ void NextUse::Visit(int position) {
   CountUses(position);
   LookUpTokens(position);
   // A prompt's tokens pass one layer after the other, so that what the others used last is of other tokens.
-  others_told_[static_cast<size_t>(position)] = tokens_.front().routing->phase == Phase::kDecode ? 1 : 0;
+  others_told_[static_cast<size_t>(position)] = tokens_.front()->phase == Phase::kDecode ? 1 : 0;
   FindTellers(position, led_last_);
   Score(position, features, values_);
   for (size_t e = 0; e < experts_; ++e) targets_[e] = used_[e] > 0 ? 1 : kDiscount * values_[e];
@@ -193,13 +178,13 @@ void NextUse::MarkUsed() {
   std::ranges::fill(weight_, 0.f);
   std::ranges::fill(leading_weight_, 0.f);
   const size_t leading = std::max<size_t>(1, leading_ / tokens_.size());
-  for (const VisitToken& token : tokens_) {
-    for (const ExpertChoice& choice : token.routing->choices) {
+  for (const TokenRouting* token : tokens_) {
+    for (const ExpertChoice& choice : token->choices) {
       const auto e = static_cast<size_t>(choice.expert);
       used_[e] = 1;
       weight_[e] = std::max(weight_[e], choice.probability);
     }
-    for (const ExpertChoice& choice : token.routing->choices.first(std::min(leading, token.routing->choices.size()))) {
+    for (const ExpertChoice& choice : token->choices.first(std::min(leading, token->choices.size()))) {
       const auto e = static_cast<size_t>(choice.expert);
       leading_weight_[e] = std::max(leading_weight_[e], choice.probability);
     }
@@ -254,8 +239,8 @@ void NextUse::LookUpTokens(int position) {
   std::fill_n(trusted, experts_, 0.f);
   float occurrences = 0;  // of the token that is known least
   std::ranges::fill(nobody_uses_, 1.f);
-  for (const VisitToken& token : tokens_) {
-    const int row = after_token_.Find(token.routing->token);
+  for (const TokenRouting* token : tokens_) {
+    const int row = after_token_.Find(token->token);
     const bool known = row != TokenTable::kNoRow && after_token_.occurrences(row) > 0;
     if (!known) continue;
     const auto times = static_cast<float>(after_token_.occurrences(row));
@@ -309,13 +294,13 @@ void NextUse::LearnWeights(int position) {
 // What this visit's tokens show is learned for the tokens before them.
 void NextUse::LearnTable(int position) {
   const bool first = position == 0, last = position + 1 == index_.layers();
-  for (const VisitToken& token : tokens_) {
-    if (token.before.value() < 0) continue;
-    const int row = first ? after_token_.FindOrAdd(token.before) : after_token_.Find(token.before);
+  for (const TokenRouting* token : tokens_) {
+    if (token->before.value() < 0) continue;
+    const int row = first ? after_token_.FindOrAdd(token->before) : after_token_.Find(token->before);
     if (row == TokenTable::kNoRow) continue;
     for (size_t e = 0; e < experts_; ++e) token_targets_[e] = kDiscount * values_[e];
-    for (const ExpertChoice& choice : token.routing->choices) token_targets_[static_cast<size_t>(choice.expert)] = 1;
-    after_token_.Learn(row, position, token.routing->choices, token_targets_, Unseen(position));
+    for (const ExpertChoice& choice : token->choices) token_targets_[static_cast<size_t>(choice.expert)] = 1;
+    after_token_.Learn(row, position, token->choices, token_targets_, Unseen(position));
     if (last) after_token_.CountOccurrence(row);
   }
 }

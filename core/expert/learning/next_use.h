@@ -19,7 +19,6 @@
 #include <span>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "core/base/ids.h"
 #include "core/expert/expert_index.h"
 #include "core/expert/learning/pair_weights.h"
@@ -34,8 +33,6 @@ class NextUse {
  public:
   explicit NextUse(const ExpertModelShape& context);
 
-  void OnSequenceEnd(SequenceId sequence);
-  void OnToken(SequenceId sequence, TokenId token);
   void Learn(const LayerRouting& routing);
   // Instead of Learn, where nothing has to be chosen: how often experts are used is still counted.
   void CountFrequencies(const LayerRouting& routing);
@@ -77,15 +74,6 @@ class NextUse {
   using Weights = std::array<float, kFeatures>;
   static Weights FirstWeights();
 
-  struct Sequence {
-    TokenId last{-1};    // of this step
-    TokenId before{-1};  // of the step before
-    uint64_t step = 0;
-  };
-  struct VisitToken {
-    const TokenRouting* routing;
-    TokenId before;  // of its sequence; -1: it is the first
-  };
   // An expert that tells of those of another layer, or of its own.
   struct Teller {
     size_t distance;  // the place of its table
@@ -142,12 +130,8 @@ class NextUse {
   std::vector<float> others_told_;       // (layers): 1 where features are of a visit at which other layers' experts told, else 0
   TokenTable after_token_;
 
-  absl::flat_hash_map<SequenceId, Sequence> sequences_;
-  uint64_t step_ = 0;
-  bool step_open_ = false;  // tokens come; the first routing closes it
-
   // Of the current visit.
-  std::vector<VisitToken> tokens_;
+  std::vector<const TokenRouting*> tokens_;
   std::vector<float> used_;                // (experts) 0 or 1
   std::vector<float> weight_;              // (experts) highest gate weight among the tokens
   std::vector<float> leading_weight_;      // (experts) the same of leading choices

@@ -48,8 +48,6 @@ class LearnedPolicy final : public EvictionPolicy {
     }
   }
 
-  void OnSequenceEnd(SequenceId sequence) override { next_use_.OnSequenceEnd(sequence); }
-  void OnToken(SequenceId sequence, TokenId token) override { next_use_.OnToken(sequence, token); }
   void Learn(const LayerRouting& routing) override {
     if (chooses_) {
       next_use_.Learn(routing);

@@ -24,7 +24,6 @@ class NextUseTest : public testing::Test {
  protected:
   // All layers choose alike.
   void Step(NextUse& next_use, std::vector<std::pair<TokenId, std::vector<int32_t>>> tokens, Phase phase = Phase::kDecode) {
-    for (const auto& [token, experts] : tokens) next_use.OnToken(kSession, token);
     for (const LayerId layer : kLayers) {
       std::vector<std::vector<ExpertChoice>> choices;
       std::vector<TokenRouting> routing;
@@ -32,10 +31,16 @@ class NextUseTest : public testing::Test {
         choices.emplace_back();
         for (const int32_t expert : experts) choices.back().push_back({expert, 0.25f});
       }
-      for (size_t i = 0; i < tokens.size(); ++i) routing.push_back({kSession, tokens[i].first, phase, choices[i]});
+      for (size_t i = 0; i < tokens.size(); ++i) {
+        routing.push_back({kSession, tokens[i].first, phase, choices[i]});
+        routing.back().before = i > 0 ? tokens[i - 1].first : before_;
+      }
       Learn(next_use, {layer, routing});
     }
+    before_ = tokens.back().first;
   }
+
+  TokenId before_{-1};
 };
 
 TEST_F(NextUseTest, BeginsAsRecencyAndFrequency) {
@@ -117,8 +122,6 @@ TEST_F(NextUseTest, TokensOfSeveralSequencesAreOneVisit) {
   NextUse next_use(StoreContext());
   const SequenceId other(2);
   for (int i = 0; i < 300; ++i) {
-    next_use.OnToken(kSession, TokenId(1));
-    next_use.OnToken(other, TokenId(2));
     for (const LayerId layer : kLayers) {
       Routing routing(layer, {0, 1});
       routing.Add(other, {2, 3});
@@ -127,8 +130,6 @@ TEST_F(NextUseTest, TokensOfSeveralSequencesAreOneVisit) {
   }
   for (const int32_t used : {0, 1, 2, 3}) EXPECT_LT(TokensAway(next_use, 1, used), 1);
   for (const int32_t unused : {4, 5, 6, 7}) EXPECT_GT(TokensAway(next_use, 1, unused), 4);
-  next_use.OnSequenceEnd(other);
-  next_use.OnSequenceEnd(other);  // an unknown one is nobody
 }
 
 // One expert a token, always the same token. Half of the time the next expert in a circle comes, else any: only the pair of
@@ -144,7 +145,6 @@ double ShareForeseen(size_t table_bytes) {
   constexpr int kVisits = 4000, kCounted = 1000;
   for (int visit = 0; visit < kVisits; ++visit) {
     expert = random() % 2 == 0 ? (expert + 3) % kExperts : static_cast<int32_t>(random() % kExperts);
-    next_use.OnToken(kSession, TokenId(1));
     Routing routing(kFirst, {expert});
     Learn(next_use, routing.Get());
     if (visit < kVisits - kCounted) continue;
@@ -171,7 +171,6 @@ class AcrossLayers {
   double ShareForeseen(int tokens) {
     int foreseen = 0;
     for (int i = 0; i < tokens; ++i) {
-      next_use_.OnToken(kSession, TokenId(1));
       const int32_t first = Random(), third = Following(first_before_);
       Learn(next_use_, Routing(kFirst, {first}).Get());
       Learn(next_use_, Routing(kThird, {third}).Get());

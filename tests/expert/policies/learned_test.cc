@@ -17,10 +17,9 @@ class Replay {
   double Run(int tokens, const std::function<std::vector<int32_t>(int token, LayerId layer)>& choose) {
     int hits = 0, lookups = 0;
     for (int token = 0; token < tokens; ++token) {
-      policy_->OnToken(kSession, TokenId(token % 17));
       for (const LayerId layer : kLayers) {
         const std::vector<int32_t> wanted = choose(token, layer);
-        const int found = Layer(layer, wanted, TokenId(token % 17));
+        const int found = Layer(layer, wanted, token);
         if (token < tokens / 2) continue;
         hits += found;
         lookups += static_cast<int>(wanted.size());
@@ -30,7 +29,7 @@ class Replay {
   }
 
  private:
-  int Layer(LayerId layer, const std::vector<int32_t>& wanted, TokenId token) {
+  int Layer(LayerId layer, const std::vector<int32_t>& wanted, int token) {
     int hits = 0;
     std::set<CachedKey> keys;
     for (const int32_t expert : wanted) keys.insert({layer, expert});
@@ -50,7 +49,8 @@ class Replay {
     }
     std::vector<ExpertChoice> choices;
     for (const int32_t expert : wanted) choices.push_back({expert, 0.25f});
-    const TokenRouting routing[] = {{kSession, token, Phase::kDecode, choices}};
+    TokenRouting routing[] = {{kSession, TokenId(token % 17), Phase::kDecode, choices}};
+    if (token > 0) routing[0].before = TokenId((token - 1) % 17);
     policy_->Learn({layer, routing});
     policy_->OnRouted({layer, routing});
     return hits;
@@ -94,9 +94,6 @@ TEST(LearnedPolicy, ItsVictimIsAnEvictableResident) {
     const CachedKey key{kLayers[random() % 3], static_cast<int32_t>(random() % kExperts), static_cast<Precision>(random() % 2)};
     if (residents.insert(key).second) policy->OnInsert(key, 1);
     const LayerId layer = kLayers[i % 3];
-    if (i % 3 == 0) {
-      for (const SequenceId sequence : sessions) policy->OnToken(sequence, TokenId(static_cast<int32_t>(random() % 100'000)));
-    }
     Routing routing(layer);
     for (const SequenceId sequence : sessions) routing.Add(sequence, {static_cast<int32_t>(random() % kExperts)});
     policy->Learn(routing.Get());
@@ -124,7 +121,6 @@ TEST(LearnedPolicy, GuessesTakeNothingThatIsNeededWithinAToken) {
   const CachedKey favourite{kLayers[1], 0}, stranger{kLayers[1], 7};
   policy->OnInsert(favourite, 1);
   for (int i = 0; i < 200; ++i) {
-    policy->OnToken(kSession, TokenId(1));
     for (const LayerId layer : kLayers) {
       Routing routing(layer, {0});
       policy->Learn(routing.Get());
