@@ -73,6 +73,7 @@ struct AskedCounts {
   uint64_t waiting = 0;
   uint64_t done = 0;
   uint64_t refused = 0;
+  uint64_t failed = 0;  // each time that a read did
 };
 
 // Records that the operator anchored there.

@@ -273,6 +273,7 @@ absl::Status ControlService::FillCacheState(const moe::v1::GetCacheStateRequest&
   out.set_asked_waiting(experts.asked.waiting);
   out.set_asked_done(experts.asked.done);
   out.set_asked_refused(experts.asked.refused);
+  out.set_asked_failed(experts.asked.failed);
   for (const ExpertHeat& heat : model->hottest_experts(request.hottest())) {
     auto* hottest = out.add_hottest();
     hottest->set_layer(heat.key.layer.value());

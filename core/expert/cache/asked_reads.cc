@@ -1,5 +1,7 @@
 #include "core/expert/cache/asked_reads.h"
 
+#include <utility>
+
 namespace moed {
 
 AskedReads::AskedReads(const ExpertIndex& index) : index_(index) {}
@@ -23,16 +25,39 @@ void AskedReads::Add(const CachedKey& key) {
 std::optional<CachedKey> AskedReads::Next(const Slots& slots) {
   while (!empty()) {
     const CachedKey key = index_.KeyAt(waiting_[next_]);
-    if (slots.Find(key) == nullptr) return key;
-    Begun();
+    Slot* const slot = slots.Find(key);
+    if (slot == nullptr) return key;
+    Begun(*slot);
+    if (slot->state == RecordState::kResident) Arrived(*slot);
   }
   return std::nullopt;
 }
 
-void AskedReads::Pop(uint64_t& what) {
+void AskedReads::Begun(Slot& slot) {
+  Pop();
+  slot.asked = true;
+}
+
+void AskedReads::Refused() {
+  Pop();
+  ++counts_.refused;
+}
+
+void AskedReads::Arrived(Slot& slot) {
+  if (std::exchange(slot.asked, false)) ++counts_.done;
+}
+
+void AskedReads::Failed(Slot& slot) {
+  if (std::exchange(slot.asked, false)) ++counts_.failed;
+}
+
+void AskedReads::GivenUp(Slot& slot) {
+  if (std::exchange(slot.asked, false)) Add(slot.key);
+}
+
+void AskedReads::Pop() {
   waits_[waiting_[next_]] = false;
   ++next_;
-  ++what;
 }
 
 AskedCounts AskedReads::counts() const {

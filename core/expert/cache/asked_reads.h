@@ -22,18 +22,23 @@ class AskedReads {
 
   // Behind those that wait, as far as it is not among them.
   void Add(const CachedKey& key);
-  // The first that is absent; those before it are there, and done.
+  // The first that is absent. Those before it are there, or on their way, whoever began that.
   std::optional<CachedKey> Next(const Slots& slots);
-  // Next is read, or not to be.
-  void Begun() { Pop(counts_.done); }
-  void Refused() { Pop(counts_.refused); }
+  // Of Next: it is read from now on, or not to be.
+  void Begun(Slot& slot);
+  void Refused();
+  // Of a slot that was asked for.
+  void Arrived(Slot& slot);
+  void Failed(Slot& slot);
+  // It was given up before it was read: behind those that wait, once more.
+  void GivenUp(Slot& slot);
   bool empty() const { return next_ == waiting_.size(); }
 
   AskedCounts counts() const;
   size_t memory_bytes() const { return waiting_.capacity() * sizeof(uint32_t) + waits_.capacity() / 8; }
 
  private:
-  void Pop(uint64_t& what);
+  void Pop();
 
   const ExpertIndex& index_;
   std::vector<uint32_t> waiting_;  // keys, from next_ on

@@ -39,6 +39,7 @@
 #include "core/expert/cache/layer_turn.h"
 #include "core/expert/cache/loader.h"
 #include "core/expert/cache/residency_table.h"
+#include "core/expert/cache/retry_time.h"
 #include "core/expert/cache/room.h"
 #include "core/expert/cache/slots.h"
 #include "core/expert/cache/timing_meter.h"
@@ -106,7 +107,8 @@ class ExpertCache final : Loader::Listener, SlotOwner {
   // What is so now, without the lock: two answers may belong to different moments.
   const ResidencyTable& residency() const { return residency_; }
 
-  // As ActivationLender::Lend. The end of the cache's memory: what is on its way there is waited for, all of it leaves.
+  // As ActivationLender::Lend. The end of the cache's memory: what is on its way there is waited for, all of it leaves. Here,
+  // too, what is anchored and could not be read is asked for again.
   absl::StatusOr<std::span<std::byte>> Lend(uint64_t bytes);
 
   // As CachingProvider's.
@@ -178,6 +180,9 @@ class ExpertCache final : Loader::Listener, SlotOwner {
   // Of a resident one: to the lowest place that is free, an anchored one to one that is made.
   bool MoveAway(Slot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void LeaveForNewSize(Slot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Of one that is anchored and not there; nothing of any other.
+  void AskForAnchored(const CachedKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void RetryAnchored() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // cache_loads.cc: loads from their beginning to their end.
   void OnRead(LoadTarget& target, int read, absl::Status outcome) override;
@@ -208,6 +213,7 @@ class ExpertCache final : Loader::Listener, SlotOwner {
   void ReleaseIfOver(Slot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void CountGivenUp(const Slot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Fail(Slot& slot, absl::Status status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void MissAsked(Slot& slot, bool cancelled) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Finish(Slot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool DemandsLeft() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return turn_.waiting() || slots_.loading() > guesses_.loading() + (filler_.reading() ? 1 : 0);
@@ -232,6 +238,7 @@ class ExpertCache final : Loader::Listener, SlotOwner {
   Filler filler_ ABSL_GUARDED_BY(mutex_);
   Anchors anchors_ ABSL_GUARDED_BY(mutex_);
   AskedReads asked_ ABSL_GUARDED_BY(mutex_);
+  RetryTime anchored_retry_ ABSL_GUARDED_BY(mutex_);  // of those that could not be read
   Room room_ ABSL_GUARDED_BY(mutex_);
   const std::unique_ptr<DeviceTier> device_ ABSL_PT_GUARDED_BY(mutex_);  // null: none
   std::optional<Cooperation> cooperation_ ABSL_GUARDED_BY(mutex_);

@@ -97,8 +97,8 @@ bool ExpertCache::StartAsked() {
       continue;
     }
     if (!place.ok() || place->answer == Answer::kNotNow) return true;
-    asked_.Begun();
     Slot& slot = StartLoad(*next, LoadReason::kFill, ReadPriority::kPrefetch, place->bytes, /*bypass=*/false);
+    asked_.Begun(slot);
     policy_->OnInsert(slot.key, slot.bytes.size());
     filler_.BegunAsked(slot);
     return true;
@@ -222,7 +222,11 @@ void ExpertCache::Release(Slot& slot) {
 
 void ExpertCache::ReleaseIfOver(Slot& slot) {
   const bool over = slot.state != RecordState::kAbsent && slot.leaves_unpinned() && slot.pins == 0 && slot.reads_left == 0;
-  if (over) Release(slot);
+  if (!over) return;
+  const CachedKey key = slot.key;
+  const bool was_there = slot.state == RecordState::kResident;
+  Release(slot);
+  if (was_there) AskForAnchored(key);  // a bypass leaves after its use; one that failed was seen to when it did
 }
 
 void ExpertCache::OnRead(LoadTarget& target, int read, absl::Status outcome) {
@@ -262,6 +266,7 @@ void ExpertCache::Fail(Slot& slot, absl::Status status) {
   ForgetInOrder(slot);
   filler_.Arrived(slot);
   slots_.Fail(slot, std::move(status));
+  if (!closing_) MissAsked(slot, cancelled);
   if (slot.item == Slot::kNoItem) return;
   LayerTurn::Item& item = turn_.item(slot.item);
   if (cancelled) {  // wanted after its cancellation was decided and before it was done
@@ -275,6 +280,16 @@ void ExpertCache::Fail(Slot& slot, absl::Status status) {
   --slot.pins;
 }
 
+// What is anchored comes in any case: once more at once where nothing went wrong, else later.
+void ExpertCache::MissAsked(Slot& slot, bool cancelled) {
+  if (cancelled) {
+    asked_.GivenUp(slot);
+    return AskForAnchored(slot.key);
+  }
+  asked_.Failed(slot);
+  if (anchors_.Has(slot.key)) anchored_retry_.OnFailure(clock_.NowNanos());
+}
+
 // After the last read.
 void ExpertCache::Finish(Slot& slot) {
   if (slot.state == RecordState::kLoading) {
@@ -286,6 +301,7 @@ void ExpertCache::Finish(Slot& slot) {
     }
     guesses_.Arrived(slot);
     filler_.Arrived(slot);
+    asked_.Arrived(slot);
     statistics_.CountLoad(slot, store_.stored_bytes(slot.key), SecondsBetween(slot.queued_nanos, clock_.NowNanos()));
     if (device_ != nullptr && !closing_ && !turn_.waiting()) device_->RaiseIntoFreeRoom(slot);
   }

@@ -17,11 +17,12 @@ absl::StatusOr<std::span<std::byte>> ExpertCache::Lend(uint64_t bytes) {
   SlotPool& pool = room_.pool();
   const bool returned = bytes == 0 && pool.lends();
   room_.Lend(bytes);
-  if (returned && !filler_.over()) {
-    filler_.Restart();  // some of what it had read has left
-    StartIdleReads();
+  RetryAnchored();
+  if (returned && !filler_.over()) filler_.Restart();  // some of what it had read has left
+  if (bytes == 0) {
+    if (returned || idle_reads_left_) StartIdleReads();
+    return std::span<std::byte>();
   }
-  if (bytes == 0) return std::span<std::byte>();
   MOED_ASSIGN_OR_RETURN(const std::span<std::byte> lent, pool.Lent());
   if (device_ != nullptr) device_->SettleAll();
   const auto is_there = [&](const Slot& slot) { return InHost(slot) && pool.ReachesLent(slot.bytes); };
@@ -112,11 +113,22 @@ bool ExpertCache::MoveAway(Slot& slot) {
 
 // An anchored one that found no place comes back.
 void ExpertCache::LeaveForNewSize(Slot& slot) {
-  if (anchors_.Has(slot.key)) {
-    asked_.Add(slot.key);
-    idle_reads_left_ = true;
-  }
+  AskForAnchored(slot.key);
   Evict(slot, EvictionReason::kResize);
+}
+
+void ExpertCache::AskForAnchored(const CachedKey& key) {
+  if (!anchors_.Has(key)) return;
+  asked_.Add(key);
+  idle_reads_left_ = true;
+}
+
+// Those that could not be read, once it is time.
+void ExpertCache::RetryAnchored() {
+  if (!anchored_retry_.waiting() || !anchored_retry_.TakeDue(clock_.NowNanos())) return;
+  for (size_t i = 0; anchors_.count() > 0 && i < index().size(); ++i) {
+    if (slots_.Find(index().KeyAt(i)) == nullptr) AskForAnchored(index().KeyAt(i));
+  }
 }
 
 // All or none.

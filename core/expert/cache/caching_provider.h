@@ -82,6 +82,7 @@ class CachingProvider : public ExpertProvider, public ActivationLender {
 
   // Of keys of this store, each once. Any thread; short work, and what is to be read is read while no demand waits.
   // Pinned records are read and never leave for others, in this process. All or none: FAILED_PRECONDITION says how many may be.
+  // What cannot be read is tried again, at calls of Lend (RetryTime).
   virtual absl::Status Pin(std::span<const CachedKey> keys) = 0;
   virtual void Unpin(std::span<const CachedKey> keys) = 0;
   virtual void UnpinAll() = 0;

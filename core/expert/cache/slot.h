@@ -61,6 +61,8 @@ struct Slot final : LoadTarget, internal::PinnedExpert {
   bool kept = false;          // until due_at it leaves only where nothing else can
   bool cancelling = false;
   uint64_t due_at = 0;  // when its layer comes
+  // AskedReads'.
+  bool asked = false;  // it is on its way, and somebody outside waits for it
   // Filler's.
   bool unused_fill = false;  // nobody wanted it yet
 };

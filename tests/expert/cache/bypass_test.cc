@@ -40,6 +40,22 @@ TEST(Bypass, ServesWhatIsRefusedInsideTheCapacity) {
   }
 }
 
+TEST(Bypass, WhatIsPinnedMeanwhileComesBack) {
+  const ExpertKey refused{kSecond, 1};
+  ManualReadBackend reads(4, StoreFile());
+  auto provider = MakeRefusing(reads, 8);
+  RunLayer(*provider, reads, kFirst, {0, 1, 2, 3, 4, 5, 6, 7});
+  RunLayer(*provider, reads, kSecond, {1});
+  ASSERT_FALSE(std::ranges::count(ResidentExperts(*provider), refused));
+  Routing routing(kSecond, {1});
+  provider->Begin(routing.Get());
+  ASSERT_TRUE(provider->Pin(std::vector{CachedKey{refused.layer, refused.expert, kReferencePrecision}}).ok());
+  Drain(*provider, reads);
+  EXPECT_EQ(provider->Stats().bypass_loads, 2u);
+  reads.CompleteAll();
+  EXPECT_TRUE(std::ranges::count(ResidentExperts(*provider), refused));
+}
+
 TEST(Bypass, WhatIsRefusedDoesNotStay) {
   auto backend = MakeThreadedReadBackend("memory", StoreFile(), 1);
   auto provider = MakeRefusing(*backend, 3);  // one record is kept for what is refused

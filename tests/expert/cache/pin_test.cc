@@ -151,6 +151,78 @@ TEST_F(Pins, AReadThatFailsIsNotTriedForEver) {
   reads_.CompleteAll();
   EXPECT_THAT(Residents(*provider_), ElementsAre(ExpertKey{kFirst, 2}));
   EXPECT_EQ(provider_->Stats().failed_loads, 1u);
+  const AskedCounts asked = provider_->Stats().asked;
+  EXPECT_EQ(asked.done, 1u);
+  EXPECT_EQ(asked.failed, 1u);
+  EXPECT_EQ(asked.waiting, 0u);
+  ASSERT_TRUE(provider_->Lend(0).ok());
+  EXPECT_THAT(reads_.pending(), IsEmpty()) << "nobody was promised that it is there";
+}
+
+// Who is told is the engine's thread, between steps and while there is nothing to do.
+TEST_F(Pins, AreTriedAgainEverLaterWhereTheyCannotBeRead) {
+  constexpr int64_t kSecondNanos = 1'000'000'000;
+  FakeClock clock;
+  RigParts parts;
+  parts.clock = &clock;
+  provider_ = MakeProvider(reads_, Records(kRecords), std::move(parts));
+  ASSERT_TRUE(provider_->Pin(three_).ok());
+  reads_.CompleteNext(absl::DataLossError("torn"));
+  reads_.CompleteAll();
+  EXPECT_THAT(Residents(*provider_), ElementsAre(experts_[1], experts_[2]));
+  const auto tried = [&] {
+    EXPECT_TRUE(provider_->Lend(0).ok());
+    return !reads_.pending().empty();
+  };
+  EXPECT_FALSE(tried()) << "at once";
+  int64_t wait = kSecondNanos;
+  for (int failures = 1; failures < 10; ++failures, wait = std::min(2 * wait, 60 * kSecondNanos)) {
+    clock.AdvanceNanos(wait - 1);
+    EXPECT_FALSE(tried());
+    clock.AdvanceNanos(1);
+    ASSERT_TRUE(tried()) << failures;
+    reads_.CompleteNext(absl::DataLossError("torn"));
+    EXPECT_FALSE(tried());
+  }
+  EXPECT_EQ(provider_->Stats().asked.failed, 10u);
+  EXPECT_EQ(provider_->Stats().failed_loads, 10u);
+  clock.AdvanceNanos(wait);
+  ASSERT_TRUE(tried());
+  reads_.CompleteAll();
+  EXPECT_EQ(Residents(*provider_), experts_);
+  EXPECT_EQ(provider_->Stats().asked.done, 3u);
+  clock.AdvanceNanos(100 * wait);
+  EXPECT_FALSE(tried()) << "it is there";
+}
+
+TEST_F(Pins, AreReadThoughTheyWereWantedFirstAndFailedThen) {
+  FakeClock clock;
+  RigParts parts;
+  parts.clock = &clock;
+  provider_ = MakeProvider(reads_, Records(kRecords), std::move(parts));
+  Routing routing(kFirst, {3});
+  provider_->Begin(routing.Get());
+  ASSERT_TRUE(provider_->Pin(std::span(three_).first(1)).ok()) << "on its way";
+  reads_.CompleteNext(absl::DataLossError("torn"));
+  Drain(*provider_, reads_, {3});
+  EXPECT_THAT(Residents(*provider_), IsEmpty());
+  clock.AdvanceNanos(1'000'000'000);
+  ASSERT_TRUE(provider_->Lend(0).ok());
+  reads_.CompleteAll();
+  EXPECT_THAT(Residents(*provider_), ElementsAre(experts_[0]));
+}
+
+TEST_F(Pins, AreNoLongerTriedOnceTheyAreUnpinned) {
+  FakeClock clock;
+  RigParts parts;
+  parts.clock = &clock;
+  provider_ = MakeProvider(reads_, Records(kRecords), std::move(parts));
+  ASSERT_TRUE(provider_->Pin(std::span(three_).first(1)).ok());
+  reads_.CompleteNext(absl::DataLossError("torn"));
+  provider_->UnpinAll();
+  clock.AdvanceNanos(1'000'000'000);
+  ASSERT_TRUE(provider_->Lend(0).ok());
+  EXPECT_THAT(reads_.pending(), IsEmpty());
 }
 
 }  // namespace
