@@ -24,6 +24,7 @@ namespace moed {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 using Variables = std::map<std::string, std::string>;
 
 class ConfigTest : public ::testing::Test {
@@ -352,6 +353,10 @@ TEST_F(ConfigTest, DefaultBudgetIsTheSmallestLimitOfTheGroupAndItsAncestors) {
   EXPECT_THAT(budget()->reason, HasSubstr("/sys/fs/cgroup/a/memory.max"));
   File("sys/fs/cgroup/memory.max", "536870912\n");
   EXPECT_EQ(budget()->bytes, (uint64_t{512} << 20) / 100 * 98 - beside) << "a container sees its own group as the root";
+  EXPECT_THAT(budget()->reason, StartsWith("98 % of "));
+  File("sys/fs/cgroup/memory.max", "62914560\n");
+  EXPECT_EQ(budget()->bytes, 4 << 20);
+  EXPECT_THAT(budget()->reason, StartsWith("the least that is tried: no more are 98 % of the cgroup's limit of 60.0 MiB"));
 
   File("proc/self/cgroup", "5:cpu,memory:/c\n4:pids:/d\n");
   File("sys/fs/cgroup/memory/c/memory.limit_in_bytes", "9223372036854771712\n");
