@@ -4,11 +4,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
 
+#include "absl/strings/ascii.h"
+#include "core/base/status.h"
 #include "core/expert/policies/table.h"
 #include "core/expert/predictors/table.h"
 #include "core/expert/presets/preset.h"
@@ -19,10 +22,12 @@
 #include "server/commands/run_budget.h"
 #include "server/startup/default_budget.h"
 #include "server/startup/device_budget.h"
+#include "server/wire/stray_variables.h"
 
 namespace moed {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 using Variables = std::map<std::string, std::string>;
@@ -198,6 +203,26 @@ std::string Protection(std::vector<std::string> arguments) {
   EXPECT_TRUE(outcome.ok()) << outcome.status();
   const absl::Status status = outcome.ok() ? CheckConfig(outcome->config) : outcome.status();
   return std::string(status.message().data(), status.message().size());
+}
+
+TEST_F(ConfigTest, VariablesThatNobodyReadsAreFound) {
+  const char* const environment[] = {"PATH=/bin",
+                                     "MOED_MEMORY_BUDGET=8GiB",
+                                     "MOED_MEMRY_BUDGET=8GiB",
+                                     "MOED_CONFIG=",
+                                     "MOED_CACHE_DIR=/cache",
+                                     "MOED_HTTP_LISTEN=x",
+                                     "MOED_ANY_SERVICE_HOST=10.0.0.1",
+                                     "MOED_PORT=tcp://10.0.0.1:50051",
+                                     "MOED_PORT_50051_TCP_ADDR=10.0.0.1",
+                                     "MOED_TOKEN",
+                                     nullptr};
+  EXPECT_THAT(StrayVariables(environment, "MOED_", ReadsVariable), ElementsAre("MOED_MEMRY_BUDGET", "MOED_TOKEN"));
+  for (const Setting& setting : Settings()) {
+    std::string variable = StrCat("MOED_", absl::AsciiStrToUpper(ToAbsl(setting.name)));
+    std::ranges::replace(variable, '-', '_');
+    EXPECT_TRUE(ReadsVariable(variable)) << variable;
+  }
 }
 
 TEST_F(ConfigTest, WhatOtherMachinesReachIsProtectedOrSaidToBeOpen) {
