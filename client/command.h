@@ -81,6 +81,7 @@ CommandRun DefineStats(CLI::App& app);
 CommandRun DefineHealth(CLI::App& app);
 CommandRun DefineBench(CLI::App& app);
 CommandRun DefineSession(CLI::App& app);
+CommandRun DefineAbort(CLI::App& app);
 CommandRun DefineTenants(CLI::App& app);
 CommandRun DefineResize(CLI::App& app);
 CommandRun DefinePin(CLI::App& app);

@@ -29,6 +29,7 @@ constexpr Command kCommands[] = {
     {"info", "What the server is and what it serves.", DefineInfo},
     {"stats", "Hit ratio, read bandwidth, TPOT and the cache, layer by layer; refreshes on a terminal.", DefineStats},
     {"session", "The conversations that the server keeps: list, or delete one.", DefineSession},
+    {"abort", "Ends a request that waits or is being computed.", DefineAbort},
     {"tenants", "Names of tokens: what they may have, and what they have.", DefineTenants},
     {"resize", "Another memory budget, while it serves: the expert cache shrinks or grows.", DefineResize},
     {"pin", "Keeps experts in memory until they are unpinned, or the server ends.", DefinePin},

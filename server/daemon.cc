@@ -1,6 +1,7 @@
 #include "server/daemon.h"
 
 #include <malloc.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <cstdio>
@@ -17,6 +18,7 @@
 #include "server/startup/termination_signals.h"
 #include "server/wire/openssl_exit.h"
 #include "server/wire/rpc_server.h"
+#include "server/wire/stray_variables.h"
 #include "spdlog/sinks/stdout_sinks.h"
 #include "spdlog/spdlog.h"
 
@@ -76,6 +78,7 @@ int RunDaemon(const std::vector<std::string>& arguments, std::string_view more_h
   spdlog::flush_on(spdlog::level::info);
   spdlog::info("moed {}", BuildVersion());
   WarnOfExposure(outcome->config);
+  WarnOfStrayVariables(StrayVariables(environ, "MOED_", ReadsVariable), "moed");
   const Config& config = outcome->config;
   MakeDeviceNodes(config);
   if (absl::Status status = EnterSandbox(config.sandbox, SandboxNeedsOf(config)); !status.ok()) return Fail(status, 2);

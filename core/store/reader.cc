@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstring>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -19,6 +20,7 @@ namespace {
 
 constexpr size_t kScratchBytes = 1 << 20;
 constexpr size_t kPieceBytes = 4 << 20;
+constexpr size_t kNamedDamages = 1000;  // one a line
 
 bool AllZero(std::span<const std::byte> bytes) {
   return std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; });
@@ -261,11 +263,10 @@ absl::Status StoreReader::VerifyAll(const std::function<bool(uint64_t, uint64_t)
     return progress(done, file_bytes()) ? absl::OkStatus()
                                         : absl::CancelledError(StrCat("verification of ", path(), " was ended"));
   };
-  absl::Status first_damage;
+  std::string named;
   size_t damaged = 0;
-  const auto note = [&](absl::Status status) {
-    if (status.ok() || damaged++ > 0) return;
-    first_damage = std::move(status);
+  const auto note = [&](const absl::Status& status) {
+    if (!status.ok() && damaged++ < kNamedDamages) absl::StrAppend(&named, damaged > 1 ? "\n" : "", status.message());
   };
   SegmentDecoder decoder;
   uint64_t end = layout_.trunk_offset();  // the header was checked by Open
@@ -286,8 +287,8 @@ absl::Status StoreReader::VerifyAll(const std::function<bool(uint64_t, uint64_t)
     if (decodes) MOED_RETURN_IF_ERROR(advance(end));
   }
   MOED_RETURN_IF_ERROR(advance(file_bytes()));
-  if (damaged > 1) return DataLoss(first_damage.message(), "; ", damaged - 1, " more damaged places");
-  return first_damage;
+  if (damaged == 0) return absl::OkStatus();
+  return damaged > kNamedDamages ? DataLoss(named, "\n", damaged - kNamedDamages, " more damaged places") : DataLoss(named);
 }
 
 }  // namespace moed

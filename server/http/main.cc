@@ -31,6 +31,7 @@
 #include "server/http/upstream/daemon.h"
 #include "server/wire/openssl_exit.h"
 #include "server/wire/rpc_server.h"
+#include "server/wire/stray_variables.h"
 #include "spdlog/sinks/stdout_sinks.h"
 #include "spdlog/spdlog.h"
 
@@ -186,6 +187,7 @@ int main(int argc, char** argv) {
   spdlog::flush_on(spdlog::level::info);
   spdlog::info("moed-http {}", moed::BuildVersion());
   moed::http::WarnOfExposure(*options);
+  moed::WarnOfStrayVariables(options->stray_variables, "moed-http");
   const absl::Status confined = moed::EnterSandbox(options->sandbox, moed::http::SandboxNeedsOf(*options));
   return confined.ok() ? moed::http::Run(*options) : moed::http::Fail(confined, 2);
 }

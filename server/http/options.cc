@@ -1,5 +1,7 @@
 #include "server/http/options.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cctype>
 #include <utility>
@@ -10,6 +12,7 @@
 #include "core/base/version.h"
 #include "server/http/parameter_list.h"
 #include "server/wire/exposure.h"
+#include "server/wire/stray_variables.h"
 
 namespace moed::http {
 namespace {
@@ -194,6 +197,9 @@ absl::StatusOr<Options> ReadOptions(std::span<const std::string> arguments) {
     return InvalidArgument(error.what());
   }
   if (list) options.answer = ParameterList();
+  options.stray_variables = StrayVariables(environ, "MOED_HTTP_", [&app](std::string_view name) {
+    return std::ranges::any_of(app.get_options(), [&](const CLI::Option* option) { return option->get_envname() == name; });
+  });
   MOED_RETURN_IF_ERROR(Apply(texts, options));
   return options;
 }

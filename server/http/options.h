@@ -27,7 +27,8 @@ struct Options {
   HttpServerOptions http;
   std::optional<Address> inference_listen;  // the Open Inference Protocol over gRPC
   std::string log_level = "info";
-  std::string answer;  // not empty: print it and leave (--help, --version, --list-parameters)
+  std::vector<std::string> stray_variables;  // MOED_HTTP_* that no flag has
+  std::string answer;                        // not empty: print it and leave (--help, --version, --list-parameters)
 };
 
 // Flags, and variables MOED_HTTP_* where a flag is not given. INVALID_ARGUMENT names the flag.

@@ -1,5 +1,6 @@
 #include "server/rpc/request_log.h"
 
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_replace.h"
@@ -35,12 +36,12 @@ struct RequestLog::Impl {
   bool stands_alone = false;                     // lines have nothing of the normal log's
 };
 
-RequestLog::RequestLog(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+RequestLog::RequestLog(std::unique_ptr<Impl> impl, const Clock& clock) : impl_(std::move(impl)), refused_(clock) {}
 RequestLog::~RequestLog() = default;
 
-absl::StatusOr<std::unique_ptr<RequestLog>> RequestLog::Open(const std::string& path) {
+absl::StatusOr<std::unique_ptr<RequestLog>> RequestLog::Open(const std::string& path, const Clock& clock) {
   auto impl = std::make_unique<Impl>();
-  if (path == kNoRequestLog) return std::unique_ptr<RequestLog>(new RequestLog(std::move(impl)));
+  if (path == kNoRequestLog) return std::unique_ptr<RequestLog>(new RequestLog(std::move(impl), clock));
   impl->stands_alone = !path.empty();
   try {
     std::vector<spdlog::sink_ptr> sinks;
@@ -56,17 +57,23 @@ absl::StatusOr<std::unique_ptr<RequestLog>> RequestLog::Open(const std::string& 
   } catch (const spdlog::spdlog_ex& error) {
     return InvalidArgument("--request-log ", path, ": ", error.what());
   }
-  return std::unique_ptr<RequestLog>(new RequestLog(std::move(impl)));
+  return std::unique_ptr<RequestLog>(new RequestLog(std::move(impl), clock));
 }
 
 void RequestLog::Write(const RequestRecord& record) {
   if (impl_->logger == nullptr) return;
   if (!impl_->stands_alone && !spdlog::default_logger_raw()->should_log(spdlog::level::info)) return;
-  impl_->logger->info(impl_->stands_alone ? Line(record, absl::FormatTime(kTimeForm, absl::Now(), absl::UTCTimeZone()))
-                                          : "request " + Line(record));
+  uint64_t left_out = 0;
+  if (absl::IsUnauthenticated(record.status)) {
+    const std::optional<uint64_t> taken = refused_.Take();
+    if (!taken) return;
+    left_out = *taken;
+  }
+  impl_->logger->info(impl_->stands_alone ? Line(record, absl::FormatTime(kTimeForm, absl::Now(), absl::UTCTimeZone()), left_out)
+                                          : "request " + Line(record, "", left_out));
 }
 
-std::string RequestLog::Line(const RequestRecord& record, std::string_view time) {
+std::string RequestLog::Line(const RequestRecord& record, std::string_view time, uint64_t left_out) {
   nlohmann::ordered_json line;
   if (!time.empty()) line["time"] = time;
   line["id"] = record.id;
@@ -78,6 +85,7 @@ std::string RequestLog::Line(const RequestRecord& record, std::string_view time)
   if (!record.session_id.empty()) line["session"] = SessionDigest(record.session_id);
   if (!record.status.ok()) line["error"] = ErrorText(record);
   line["duration_seconds"] = record.duration_seconds;
+  if (left_out > 0) line["refusals_left_out"] = left_out;
   if (record.admitted) {
     const FinishInfo& finish = record.finish;
     if (record.method != Method::kScore) line["reason"] = EndReasonName(record.reason);

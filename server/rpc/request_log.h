@@ -1,6 +1,7 @@
 // One line for each call that ended: id, peer, trace, timings, counts. Never text, and of a session its digest alone.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -8,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "core/engine/engine.h"
 #include "server/metrics/request_metrics.h"
+#include "server/wire/refused_lines.h"
 
 namespace moed {
 
@@ -32,21 +34,23 @@ struct RequestRecord {
 
 inline constexpr std::string_view kNoRequestLog = "off";
 
-// Thread-safe. Never blocks: lines are written by a thread of its own, and when it falls behind the oldest are dropped.
+// Thread-safe. Never blocks: lines are written by a thread of its own, and when it falls behind the oldest are dropped. Of calls
+// without a token that is known ten a second have a line; that of the next says how many had none.
 class RequestLog {
  public:
   // JSON lines into `path`, or with the normal log when it is empty, or nowhere when it is kNoRequestLog. Errors name the path.
-  static absl::StatusOr<std::unique_ptr<RequestLog>> Open(const std::string& path);
+  static absl::StatusOr<std::unique_ptr<RequestLog>> Open(const std::string& path, const Clock& clock = Clock::Real());
   ~RequestLog();  // writes what is queued
 
   void Write(const RequestRecord& record);
-  // `time`: as a line has it that stands alone; "" = it has none.
-  static std::string Line(const RequestRecord& record, std::string_view time = "");
+  // `time`: as a line has it that stands alone; "" = it has none. `left_out`: refusals before it that have none.
+  static std::string Line(const RequestRecord& record, std::string_view time = "", uint64_t left_out = 0);
 
  private:
   struct Impl;
-  explicit RequestLog(std::unique_ptr<Impl> impl);
+  RequestLog(std::unique_ptr<Impl> impl, const Clock& clock);
   std::unique_ptr<Impl> impl_;
+  RefusedLines refused_;
 };
 
 }  // namespace moed

@@ -153,6 +153,13 @@ void WarnOfExposure(const Config& config) {
   for (const auto& [flag, address] : ServedAddresses(config)) WarnOfExposure(flag, address, config.access);
 }
 
+bool ReadsVariable(std::string_view name) {
+  if (name == "MOED_CONFIG" || name == "MOED_CACHE_DIR" || name.starts_with("MOED_HTTP_")) return true;
+  return std::ranges::any_of(Settings(), [&](const Setting& setting) {
+    return VariableName(setting.name) == name || (!setting.former.empty() && VariableName(setting.former) == name);
+  });
+}
+
 absl::StatusOr<ConfigOutcome> ReadConfig(std::span<const std::string> arguments, const Environment& environment,
                                          std::string_view more_help) {
   MOED_ASSIGN_OR_RETURN(CommandLine line, ParseCommandLine(arguments, more_help));

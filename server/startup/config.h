@@ -98,5 +98,7 @@ absl::StatusOr<ConfigOutcome> ReadConfig(std::span<const std::string> arguments,
 absl::Status CheckConfig(const Config& config);
 // Logs what is open to other machines all the same.
 void WarnOfExposure(const Config& config);
+// Whether a setting, or another program of moed's, is given by the variable `name`.
+bool ReadsVariable(std::string_view name);
 
 }  // namespace moed

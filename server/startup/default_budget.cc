@@ -1,8 +1,9 @@
 #include "server/startup/default_budget.h"
 
-#include <algorithm>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <utility>
 
 #include "core/base/byte_size.h"
 #include "core/base/status.h"
@@ -20,8 +21,9 @@ constexpr uint64_t kSmallestBytes = 4 << 20;
 
 DefaultBudget Share(uint64_t percent, uint64_t bytes, uint64_t beside, std::string_view what) {
   const uint64_t share = bytes / 100 * percent;
-  return {.bytes = std::max(kSmallestBytes, share > beside ? share - beside : 0),
-          .reason = StrCat(percent, " % of ", what, ", less ", FormatBytes(beside))};
+  std::string reason = StrCat(percent, " % of ", what, ", less ", FormatBytes(beside));
+  if (share > beside + kSmallestBytes) return {.bytes = share - beside, .reason = std::move(reason)};
+  return {.bytes = kSmallestBytes, .reason = StrCat("the least that is tried: no more are ", reason)};
 }
 
 }  // namespace

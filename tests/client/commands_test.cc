@@ -46,6 +46,12 @@ class CommandsTest : public testing::Test {
     std::ofstream(folder_ / name, std::ios::binary) << text;
     return folder_ / name;
   }
+  static std::string Read(const std::string& path) {
+    std::ifstream file(path, std::ios::binary);
+    std::ostringstream text;
+    text << file.rdbuf();
+    return text.str();
+  }
   // `arguments` as a shell takes them.
   Outcome Run(const std::string& arguments) { return RunAt(server_.server().address().Text(), arguments); }
   Outcome RunAt(const std::string& address, const std::string& arguments) const {
@@ -105,12 +111,6 @@ class CommandsTest : public testing::Test {
       return script;
     };
     return options;
-  }
-  static std::string Read(const std::string& path) {
-    std::ifstream file(path, std::ios::binary);
-    std::ostringstream text;
-    text << file.rdbuf();
-    return text.str();
   }
   absl::Mutex mutex_;
   EngineRequest last_request_ ABSL_GUARDED_BY(mutex_);
@@ -268,6 +268,32 @@ TEST_F(CommandsTest, WhatServersSayDoesNotSteerATerminal) {
   EXPECT_EQ(RunAt(address, "drain").errors, "moectl: INTERNAL: no\xff\x1b[2J\nmore\n");
 }
 
+class AbortingControl final : public moe::v1::Control::Service {
+ public:
+  std::string aborted;
+
+ private:
+  grpc::Status Abort(grpc::ServerContext*, const moe::v1::AbortRequest* request, moe::v1::AbortResponse*) override {
+    aborted = request->request_id();
+    return grpc::Status::OK;
+  }
+};
+
+TEST_F(CommandsTest, AbortNamesTheRequest) {
+  AbortingControl control;
+  const std::string address = "unix:" + folder_ / "aborting";
+  const auto server = grpc::ServerBuilder()
+                          .AddListeningPort(address, grpc::InsecureServerCredentials())
+                          .RegisterService(&control)
+                          .BuildAndStart();
+  ASSERT_NE(server, nullptr);
+  EXPECT_EQ(RunAt(address, "abort alice/mine").code, kExitOk);
+  EXPECT_EQ(control.aborted, "alice/mine");
+  const Outcome unknown = Run("abort nobody");
+  EXPECT_EQ(unknown.code, kExitInvalid);
+  EXPECT_THAT(unknown.errors, HasSubstr("nobody"));
+}
+
 TEST_F(CommandsTest, AnswersDoNotSteerATerminal) {
   const std::string answer =
       "one\ttwo\n\x1b]0;mine\a\xc2\x9b"
@@ -346,6 +372,7 @@ TEST_F(CommandsTest, ExitCodesSayWhatWentWrong) {
       {"generate --bogus", kExitUsage, "--json, --json-schema, --regex, --json-object\n"},
       {"session bogus", kExitUsage, "unknown command 'bogus'; commands are list, delete"},
       {"session", kExitUsage, "a command is missing; commands are list, delete"},
+      {"abort", kExitUsage, "id is required"},
       {"", kExitUsage, "generate"},
   };
   for (const auto& test : kCases) {

@@ -129,6 +129,17 @@ class PrometheusTest(RealProgramsTest):
         broken = [rule["name"] for group in groups for rule in group["rules"] if rule["health"] == "err"]
         self.assertEqual(broken, [])
 
+    def test_legends_tell_the_series_of_a_panel_apart(self) -> None:
+        for board in dashboards():
+            for panel in board["panels"]:
+                legends = []
+                for target in panel["targets"]:
+                    query = functools.partial(self.query, re.sub(r"\$\w+", ".*", target["expr"]))
+                    for sample in wait_until(query, panel["title"], WAIT_SECONDS):
+                        labels = sample["metric"]
+                        legends.append(re.sub(r"{{(\w+)}}", lambda label: labels.get(label[1], ""), target["legendFormat"]))  # noqa: B023
+                self.assertEqual(len(legends), len(set(legends)), f"{board['title']}: {panel['title']}: {sorted(legends)}")
+
     def test_an_endpoint_picker_finds_gauges_of_one_series(self) -> None:
         text = metrics_of(self.daemons[0])
         flags = yaml.safe_load(ENDPOINT_PICKER.read_text())["inferenceExtension"]["flags"]

@@ -75,6 +75,9 @@ class HaProxyTest(FleetTest):
         named = {"authorization": f"Bearer {TOKEN}", "moe_session_id": "secret-session"}
         status, answer = balancer.post("/v1/completions", body, **named)
         self.assertEqual(status, 200, answer)
+        body = {"model": "q8-q8", "prompt": PROMPT, "max_tokens": 4}
+        for token, expected in ((TOKEN, 200), ("x" * 40, 401)):
+            self.assertEqual(balancer.post("/v1/completions", body, x_api_key=token)[0], expected)
 
         balancer.process.wait_for(lambda: serves(client), "HAProxy to have checked the daemons")
         talks = [Conversation(client, f"talk-{number}") for number in range(SESSIONS)]

@@ -39,12 +39,14 @@ class Refuser:
     def __init__(self) -> None:
         self.retry_seconds: int | None = None
         self.answer: Any = None
+        self.peers: list[str] = []  # of the calls
 
     def daemon(self) -> ScriptedDaemon:
         methods = ("Chat", "Generate", "CountTokens")
         return ScriptedDaemon({f"/moe.v1.Inference/{name}": self.respond for name in methods}, {})
 
     def respond(self, _: bytes, context: Any) -> bytes:
+        self.peers.append(context.peer())
         if self.answer is not None:
             answer: bytes = self.answer.SerializeToString()
             return answer
@@ -72,6 +74,7 @@ class UpstreamTest(ScriptedDaemonTest):
 
     def setUp(self) -> None:
         self.daemon.retry_seconds = self.daemon.answer = None
+        self.daemon.peers.clear()
 
     def headers_of(self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> tuple[int, Any, Any]:
         with contextlib.closing(self.front.connection()) as connection:
@@ -103,6 +106,26 @@ class UpstreamTest(ScriptedDaemonTest):
                     self.assertIn("larger than max", error if said is None else error["message"])
                     if said is not None:
                         self.assertEqual((error["type"], error.get("code")), said)
+
+    def test_large_requests_have_a_connection_of_their_own(self) -> None:
+        """Which the daemon may end without ending anybody else's calls."""
+        small, large = "x", "x" * (20 << 10)
+        quoted = urllib.parse.quote(NAME, safe="")
+        peers: dict[str, set[str]] = {}
+        for text in (small, large, small, large):
+            messages = {"model": NAME, "messages": [{"role": "user", "content": text}], "max_tokens": 2}
+            for path, body in (
+                ("/v1/chat/completions", messages),
+                ("/v1/completions", {"model": NAME, "prompt": text}),
+                ("/v1/messages", messages),
+                ("/v1/messages/count_tokens", {"model": NAME, "messages": messages["messages"]}),
+                (f"/v2/models/{quoted}/generate", {"text_input": text}),
+            ):
+                self.assertEqual(self.headers_of("POST", path, body)[0], 413, path)
+            peers.setdefault(text, set()).update(self.daemon.peers)
+            self.daemon.peers.clear()
+        self.assertEqual([len(peers[small]), len(peers[large])], [1, 1])
+        self.assertNotEqual(peers[small], peers[large])
 
     def test_names_in_paths_may_be_escaped(self) -> None:
         for quoted in ("Qwen%2FQwen3%2030B:q4", "Qwen/Qwen3%2030B%3aq4"):

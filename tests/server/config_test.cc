@@ -4,11 +4,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
 
+#include "absl/strings/ascii.h"
+#include "core/base/status.h"
 #include "core/expert/policies/table.h"
 #include "core/expert/predictors/table.h"
 #include "core/expert/presets/preset.h"
@@ -19,11 +22,14 @@
 #include "server/commands/run_budget.h"
 #include "server/startup/default_budget.h"
 #include "server/startup/device_budget.h"
+#include "server/wire/stray_variables.h"
 
 namespace moed {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 using Variables = std::map<std::string, std::string>;
 
 class ConfigTest : public ::testing::Test {
@@ -199,6 +205,26 @@ std::string Protection(std::vector<std::string> arguments) {
   return std::string(status.message().data(), status.message().size());
 }
 
+TEST_F(ConfigTest, VariablesThatNobodyReadsAreFound) {
+  const char* const environment[] = {"PATH=/bin",
+                                     "MOED_MEMORY_BUDGET=8GiB",
+                                     "MOED_MEMRY_BUDGET=8GiB",
+                                     "MOED_CONFIG=",
+                                     "MOED_CACHE_DIR=/cache",
+                                     "MOED_HTTP_LISTEN=x",
+                                     "MOED_ANY_SERVICE_HOST=10.0.0.1",
+                                     "MOED_PORT=tcp://10.0.0.1:50051",
+                                     "MOED_PORT_50051_TCP_ADDR=10.0.0.1",
+                                     "MOED_TOKEN",
+                                     nullptr};
+  EXPECT_THAT(StrayVariables(environment, "MOED_", ReadsVariable), ElementsAre("MOED_MEMRY_BUDGET", "MOED_TOKEN"));
+  for (const Setting& setting : Settings()) {
+    std::string variable = StrCat("MOED_", absl::AsciiStrToUpper(ToAbsl(setting.name)));
+    std::ranges::replace(variable, '-', '_');
+    EXPECT_TRUE(ReadsVariable(variable)) << variable;
+  }
+}
+
 TEST_F(ConfigTest, WhatOtherMachinesReachIsProtectedOrSaidToBeOpen) {
   const std::vector<std::string> tls = {"--tls-cert", "c", "--tls-key", "k"};
   const auto with = [](std::vector<std::string> first, const std::vector<std::string>& more) {
@@ -352,6 +378,10 @@ TEST_F(ConfigTest, DefaultBudgetIsTheSmallestLimitOfTheGroupAndItsAncestors) {
   EXPECT_THAT(budget()->reason, HasSubstr("/sys/fs/cgroup/a/memory.max"));
   File("sys/fs/cgroup/memory.max", "536870912\n");
   EXPECT_EQ(budget()->bytes, (uint64_t{512} << 20) / 100 * 98 - beside) << "a container sees its own group as the root";
+  EXPECT_THAT(budget()->reason, StartsWith("98 % of "));
+  File("sys/fs/cgroup/memory.max", "62914560\n");
+  EXPECT_EQ(budget()->bytes, 4 << 20);
+  EXPECT_THAT(budget()->reason, StartsWith("the least that is tried: no more are 98 % of the cgroup's limit of 60.0 MiB"));
 
   File("proc/self/cgroup", "5:cpu,memory:/c\n4:pids:/d\n");
   File("sys/fs/cgroup/memory/c/memory.limit_in_bytes", "9223372036854771712\n");

@@ -5,8 +5,10 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <fstream>
 #include <map>
 #include <set>
+#include <span>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -18,7 +20,9 @@
 #include "server/rpc/prompt_workers.h"
 #include "server/rpc/request_log.h"
 #include "server/wire/error_details.h"
+#include "server/wire/refused_lines.h"
 #include "tests/server/server_harness.h"
+#include "tests/temporary_folder.h"
 
 namespace moed {
 namespace {
@@ -373,6 +377,35 @@ TEST(RequestLogTest, OneLineOfJsonWithCountsAndNoText) {
   EXPECT_EQ(line["ttft_seconds"], 0.25);
   EXPECT_EQ(line["trace_id"], "4bf9");
   EXPECT_EQ(line["time"], "2026-01-01T00:00:00.000Z");
+}
+
+TEST(RequestLogTest, CallsWithoutAKnownTokenHaveFewLines) {
+  const MemoryFolder folder;
+  const std::string path = folder / "requests";
+  FakeClock clock;
+  {
+    const auto log = RequestLog::Open(path, clock);
+    ASSERT_TRUE(log.ok()) << log.status();
+    RequestRecord refused, answered;
+    refused.status = absl::UnauthenticatedError("a token is needed");
+    for (int i = 0; i < 3 * RefusedLines::kLinesASecond; ++i) (*log)->Write(refused);
+    (*log)->Write(answered);
+    clock.AdvanceNanos(1'000'000'000);
+    (*log)->Write(refused);
+    (*log)->Write(refused);
+  }
+  std::ifstream file(path);
+  std::vector<int> left_out;
+  int answers = 0;
+  for (std::string text; std::getline(file, text);) {
+    const auto line = nlohmann::json::parse(text);
+    line["code"] == "OK" ? void(++answers) : left_out.push_back(line.value("refusals_left_out", 0));
+  }
+  EXPECT_EQ(answers, 1);
+  ASSERT_EQ(left_out.size(), RefusedLines::kLinesASecond + 2u);
+  EXPECT_THAT(std::span(left_out).first(RefusedLines::kLinesASecond), testing::Each(0));
+  EXPECT_EQ(left_out[RefusedLines::kLinesASecond], 2 * RefusedLines::kLinesASecond);
+  EXPECT_EQ(left_out.back(), 0);
 }
 
 TEST(RequestLogTest, MayBeOff) {

@@ -33,7 +33,7 @@ void HandleCountTokens(Daemon& daemon, const ModelNames& models, const std::shar
       [&](auto* context, auto* response, auto callback) {
         NameTrace(exchange->request().trace_parent, *context);
         PresentToken(exchange->request().token, *context);
-        daemon.inference().async()->CountTokens(context, &request, response, std::move(callback));
+        daemon.inference(request.ByteSizeLong()).async()->CountTokens(context, &request, response, std::move(callback));
       });
   exchange->OnGone([call] { call->Cancel(); });
 }

@@ -43,7 +43,7 @@ void AnswerByModel(Daemon& daemon, const ModelNames& models, const std::shared_p
   };
   const bool streams = draft->stream;
   SetOptions(*std::move(draft), identity.id, request);
-  auto& stub = *daemon.inference().async();
+  auto& stub = *daemon.inference(request.ByteSizeLong()).async();
   if (streams) {
     StreamRelay<Response>::Start(daemon.calls(), exchange, std::move(writer), [&](auto* context, auto* reactor) {
       pass_on(*context);

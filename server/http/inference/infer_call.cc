@@ -32,7 +32,8 @@ class InferCall final : public grpc::ServerUnaryReactor, public CancellableCall,
         [self = self_](const grpc::Status& status, const GenerateResponse& answer) { self->OnAnswer(status, answer); },
         [&](grpc::ClientContext* upstream, GenerateResponse* answer, auto callback) {
           arrived_->Describe(*upstream);
-          parts_.daemon.inference().async()->Generate(upstream, &arrived_->message(), answer, std::move(callback));
+          auto& stub = *parts_.daemon.inference(arrived_->message().ByteSizeLong()).async();
+          stub.Generate(upstream, &arrived_->message(), answer, std::move(callback));
         });
   }
 

@@ -266,7 +266,7 @@ void InferStream::BeginAnswer(grpc::ByteBuffer message) {
   if (arrived.refusal()) return answer->Refuse(*arrived.refusal());
   call->Start(answer, [&](grpc::ClientContext* context, auto* reactor) {
     arrived.Describe(*context);
-    parts_.daemon.inference().async()->GenerateStream(context, &arrived.message(), reactor);
+    parts_.daemon.inference(arrived.message().ByteSizeLong()).async()->GenerateStream(context, &arrived.message(), reactor);
   });
   Add(call);
 }

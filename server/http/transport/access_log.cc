@@ -1,5 +1,7 @@
 #include "server/http/transport/access_log.h"
 
+#include <optional>
+
 #include "nlohmann/json.hpp"
 #include "spdlog/async.h"
 #include "spdlog/async_logger.h"
@@ -10,6 +12,10 @@ namespace {
 
 constexpr size_t kQueuedLines = 1024;
 constexpr size_t kShownPathBytes = 128;
+
+bool IsStrangersMistake(const AccessRecord& record) {
+  return record.token.empty() && record.status / 100 == 4 && record.status != 409 && record.status != 429;
+}
 
 }  // namespace
 
@@ -29,10 +35,17 @@ AccessLog::AccessLog() : impl_(std::make_unique<Impl>()) {
 AccessLog::~AccessLog() = default;
 
 void AccessLog::Write(const AccessRecord& record) {
-  if (impl_->logger->should_log(spdlog::level::info)) impl_->logger->info("access " + Line(record));
+  if (!impl_->logger->should_log(spdlog::level::info)) return;
+  uint64_t left_out = 0;
+  if (IsStrangersMistake(record)) {
+    const std::optional<uint64_t> taken = refused_.Take();
+    if (!taken) return;
+    left_out = *taken;
+  }
+  impl_->logger->info("access " + Line(record, left_out));
 }
 
-std::string AccessLog::Line(const AccessRecord& record) {
+std::string AccessLog::Line(const AccessRecord& record, uint64_t left_out) {
   nlohmann::ordered_json line = {{"id", record.id},
                                  {"client", record.client},
                                  {"method", record.method},
@@ -45,6 +58,7 @@ std::string AccessLog::Line(const AccessRecord& record) {
                                  {"gone", record.gone}};
   if (!record.token.empty()) line["token"] = record.token;
   if (!record.trace_id.empty()) line["trace_id"] = record.trace_id;
+  if (left_out > 0) line["refusals_left_out"] = left_out;
   return line.dump(-1, ' ', true, nlohmann::ordered_json::error_handler_t::replace);
 }
 

@@ -5,6 +5,8 @@
 #include <memory>
 #include <string>
 
+#include "server/wire/refused_lines.h"
+
 namespace moed::http {
 
 struct AccessRecord {
@@ -22,18 +24,22 @@ struct AccessRecord {
   bool gone = false;  // the client went away, or was given up, before the answer was whole
 };
 
-// Thread-safe. Never blocks: lines are written by a thread of their own, and when it falls behind the oldest are dropped.
+// Thread-safe. Never blocks: lines are written by a thread of their own, and when it falls behind the oldest are dropped. Of
+// requests that are wrong (4xx, but 409 and 429) and have no token that is known ten a second have a line; that of the next says
+// how many had none.
 class AccessLog {
  public:
   AccessLog();
   ~AccessLog();  // writes what is queued
 
   void Write(const AccessRecord& record);
-  static std::string Line(const AccessRecord& record);
+  // `left_out`: requests before it that have none.
+  static std::string Line(const AccessRecord& record, uint64_t left_out = 0);
 
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
+  RefusedLines refused_;
 };
 
 }  // namespace moed::http

@@ -34,6 +34,7 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address, const Dae
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kAnswerMilliseconds);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);  // equal channels would share a connection
   return grpc::CreateCustomChannel(address, options.credentials, arguments);
 }
 
@@ -60,6 +61,7 @@ Daemon::Daemon(const DaemonOptions& options)
     : token_(options.token),
       server_channel_(MakeChannel(options.server, options)),
       inference_(moe::v1::Inference::NewStub(server_channel_)),
+      large_inference_(moe::v1::Inference::NewStub(MakeChannel(options.server, options))),
       control_(
           moe::v1::Control::NewStub(options.control == options.server ? server_channel_ : MakeChannel(options.control, options))),
       model_(NotReached()) {

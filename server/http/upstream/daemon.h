@@ -1,6 +1,7 @@
 // The daemon that is spoken to: its channel, whether it serves, and what.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -59,11 +60,17 @@ class Daemon {
   // any more, when this returns.
   void OnServing(std::function<void(bool serves)> tell);
 
-  moe::v1::Inference::Stub& inference() { return *inference_; }
+  // For a request of so many bytes. Large ones have a connection of their own: where the daemon ends one that sends too much at
+  // once (docs/reliability.md, floods), everybody else's calls go on.
+  moe::v1::Inference::Stub& inference(size_t request_bytes) {
+    return request_bytes > kLargeBytes ? *large_inference_ : *inference_;
+  }
   moe::v1::Control::Stub& control() { return *control_; }
   CallCount& calls() { return calls_; }
 
  private:
+  static constexpr size_t kLargeBytes = 16 << 10;  // as many at once as there may be connections stay far from such an end
+
   class HealthReader;
   void WatchHealth();
   void WatchAgain();
@@ -74,7 +81,7 @@ class Daemon {
 
   const std::string token_;
   std::shared_ptr<grpc::Channel> server_channel_;
-  std::unique_ptr<moe::v1::Inference::Stub> inference_;
+  std::unique_ptr<moe::v1::Inference::Stub> inference_, large_inference_;
   std::unique_ptr<moe::v1::Control::Stub> control_;
   CallCount calls_;
 
