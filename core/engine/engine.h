@@ -68,6 +68,8 @@ struct EngineRequest {
   StoppingParams stopping;
   bool logprobs = false;
   int top_logprobs = 0;
+  bool prompt_logprobs =
+      false;  // kGenerate: of the prompt's tokens as well. Not of a session, of a prompt that is computed whole
   bool skip_special_tokens = true;
   std::shared_ptr<grammar::Matcher> format;  // kGenerate: what the answer must be, at its begin; null = anything
   std::optional<Fidelity> fidelity;          // absent: what the daemon's preset does
@@ -123,8 +125,8 @@ struct FinishInfo {
   uint64_t fast_matmul_tokens = 0;  // computed by products of halves
   // Taken over with keys and values that had lost something when they were computed, whether for it or for others before.
   int lossy_cached_tokens = 0;
-  std::vector<float>
-      prompt_logprobs;  // kScore: one for each token of the target, or where none is due of the prompt but the first
+  std::vector<float> prompt_logprobs;  // kScore: one for each token of the target, or where none is due of the prompt but the
+                                       // first; where they were asked for likewise
   std::vector<std::vector<std::pair<TokenId, float>>> prompt_top;  // beside them with top_logprobs: alternatives, best first
 };
 

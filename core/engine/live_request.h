@@ -26,10 +26,10 @@ struct LiveRequest {
   int whole_tokens = 0;                // of the prompt, which is computed in one step; 0: pieces do
   int source_tokens = 0;               // of those, of an encoder-decoder's, whose answer begins a text of its own
   int shared_tokens = 0;               // of the prompt, the first, that requests which begin with the same ones share whole
-  int scored_from = 0;                 // kScore: position whose logits are the first that are wanted
+  int scored_from = 0;                 // of a prompt that is scored: position whose logits are the first that are wanted
   std::optional<Answer> answer;        // kGenerate
-  std::vector<float> prompt_logprobs;  // kScore
-  std::vector<std::vector<std::pair<TokenId, float>>> prompt_top;  // kScore with top_logprobs
+  std::vector<float> prompt_logprobs;  // of a prompt that is scored
+  std::vector<std::vector<std::pair<TokenId, float>>> prompt_top;  // likewise, with top_logprobs
   uint64_t seed = 0;
   size_t owner = 0;        // its tenant's number, which stays when the sequence is gone
   int charged_tokens = 0;  // of its prompt, to its tenant
@@ -72,6 +72,10 @@ struct LiveRequest {
   bool BeginsWhole() const { return whole_tokens > 0 && sequence->kv.length == 0; }
   // What may be computed next.
   int PendingNow() const { return awaits_source ? 0 : BeginsWhole() ? whole_tokens : Pending(); }
+  // Whether logits of its text, or of its answer's prompt, are wanted that have not come since it runs.
+  bool ScoresPrompt() const {
+    return !answer || (request.prompt_logprobs && static_cast<int>(prompt_logprobs.size()) < prompt_tokens - 1);
+  }
   bool Decoding() const { return answer && answer->completion_tokens() > 0 && Pending() == 1; }
   bool Overdue(int64_t now_nanos) const;
 };

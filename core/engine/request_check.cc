@@ -196,16 +196,32 @@ absl::Status CheckSessionFields(const EngineRequest& request, const EngineLimits
   return CheckRange("expected_tokens", *request.expected_tokens, {0, static_cast<double>(limits.max_context)});
 }
 
+std::string_view TopField(const EngineRequest& request) {
+  return request.kind == RequestKind::kScore ? "top_logprobs" : "response.top_logprobs";
+}
+
+absl::Status CheckScoredAlternatives(const EngineRequest& request, const EngineLimits& limits) {
+  const auto most = static_cast<size_t>(limits.request.scored_alternatives);
+  const size_t scored = request.target.empty() ? request.prompt.size() : request.target.size();
+  if (scored * static_cast<size_t>(request.top_logprobs) <= most) return absl::OkStatus();
+  return InvalidArgument(TopField(request), ": ", request.top_logprobs, " for each of ", scored, " tokens are too many, at most ",
+                         most, " together are allowed");
+}
+
 absl::Status CheckScore(const EngineRequest& request, const EngineLimits& limits) {
   if (!request.session_id.empty()) return InvalidArgument("session_id: a text to score belongs to no session");
   if (request.stopping.time_limit_seconds) return InvalidArgument("stopping.time_limit: does not apply to scoring");
-  const auto most = static_cast<size_t>(limits.request.scored_alternatives);
-  const size_t scored = request.target.empty() ? request.prompt.size() : request.target.size();
-  if (scored * static_cast<size_t>(request.top_logprobs) > most) {
-    return InvalidArgument("top_logprobs: ", request.top_logprobs, " for each of ", scored, " tokens are too many, at most ",
-                           most, " together are allowed");
+  return CheckScoredAlternatives(request, limits);
+}
+
+absl::Status CheckPromptLogprobs(const EngineRequest& request, const EngineLimits& limits) {
+  if (!request.prompt_logprobs) return absl::OkStatus();
+  if (!request.session_id.empty()) return InvalidArgument("response.prompt_logprobs: does not go with a session_id");
+  if (limits.whole_prompt_tokens > 0) {
+    return InvalidArgument("response.prompt_logprobs: the model is ", limits.encodes ? "an encoder-decoder" : "a prefix-LM",
+                           ", of whose prompt no token follows from those before it; Score takes a target");
   }
-  return absl::OkStatus();
+  return CheckScoredAlternatives(request, limits);
 }
 
 }  // namespace
@@ -223,8 +239,8 @@ absl::Status CheckRequest(const EngineRequest& request, const EngineLimits& limi
   MOED_RETURN_IF_ERROR(CheckSampling(request.sampling, limits));
   MOED_RETURN_IF_ERROR(CheckStopping(request.stopping, limits));
   MOED_RETURN_IF_ERROR(CheckFormat(request));
-  MOED_RETURN_IF_ERROR(CheckRange(request.kind == RequestKind::kScore ? "top_logprobs" : "response.top_logprobs",
-                                  request.top_logprobs, {0, static_cast<double>(limits.request.top_logprobs)}));
+  MOED_RETURN_IF_ERROR(
+      CheckRange(TopField(request), request.top_logprobs, {0, static_cast<double>(limits.request.top_logprobs)}));
   if (request.kind == RequestKind::kGenerate && request.top_logprobs > 0 && !request.logprobs) {
     return InvalidArgument("response.top_logprobs: ", request.top_logprobs, " needs response.logprobs = true");
   }
@@ -234,7 +250,7 @@ absl::Status CheckRequest(const EngineRequest& request, const EngineLimits& limi
   if (request.fidelity && !request.fidelity->fast()) {
     MOED_RETURN_IF_ERROR(CheckRange("fidelity.max_gate_mass", request.fidelity->share(), {0, 1}));
   }
-  return request.kind == RequestKind::kScore ? CheckScore(request, limits) : absl::OkStatus();
+  return request.kind == RequestKind::kScore ? CheckScore(request, limits) : CheckPromptLogprobs(request, limits);
 }
 
 absl::Status CheckSession(const EngineRequest& request, const EngineLimits& limits, std::optional<int> session_tokens) {

@@ -209,15 +209,15 @@ void StepLoop::AddChunk(LiveRequest& live, int tokens) {
   SequenceChunk chunk;
   chunk.sequence = sequence.id;
   // Where steps are of one token, a text that is scored meets what an answer meets.
-  const bool as_answer = live.Decoding() || (!live.answer && max_step_tokens_ == 1);
+  const bool as_answer = live.Decoding() || (live.ScoresPrompt() && max_step_tokens_ == 1);
   chunk.phase = as_answer ? Phase::kDecode : Phase::kPrefill;
   chunk.tokens = std::span<const TokenId>(sequence.tokens).subspan(sequence.kv.length, tokens);
   chunk.kv = &sequence.kv;
   chunk.fidelity = FidelityOf(live);
   if (sequence.kv.length > 0) chunk.before = sequence.tokens[static_cast<size_t>(sequence.kv.length) - 1];
-  chunk.first_logits = !live.answer   ? std::clamp(live.scored_from - sequence.kv.length, 0, tokens)
-                       : reaches_goal ? tokens - 1
-                                      : tokens;
+  chunk.first_logits = live.ScoresPrompt() ? std::clamp(live.scored_from - sequence.kv.length, 0, tokens)
+                       : reaches_goal      ? tokens - 1
+                                           : tokens;
   chunks_.push_back(chunk);
   batch_.push_back(&live);
 }
@@ -272,15 +272,13 @@ void StepLoop::OnLayerDone(std::span<SequenceChunk> chunks) {
 
 void StepLoop::TakeLogits(LiveRequest& live, const SequenceChunk& chunk, int token, std::span<const float> logits) {
   TraceSpan span(parts_.trace, "sampling", kComputeTrack);
-  if (live.answer) {
-    if (IsNext(live, chunk, token)) live.failure.Update(Choose(live, logits));
-    return;
-  }
   // The chunk is a piece of the text that is scored; what comes next may lie in the piece after it.
   const std::vector<TokenId>& text = live.sequence->tokens;
   const size_t next = static_cast<size_t>(chunk.tokens.data() - text.data()) + static_cast<size_t>(token) + 1;
-  MOED_CHECK(next < text.size());
-  live.failure.Update(ScoreNext(live, text[next], logits));
+  const size_t end = live.answer ? static_cast<size_t>(live.prompt_tokens) : text.size();
+  if (live.ScoresPrompt() && next < end) return live.failure.Update(ScoreNext(live, text[next], logits));
+  MOED_CHECK(live.answer);
+  if (IsNext(live, next)) live.failure.Update(Choose(live, logits));
 }
 
 absl::Status StepLoop::ScoreNext(LiveRequest& live, TokenId next, std::span<const float> logits) {
@@ -293,11 +291,13 @@ absl::Status StepLoop::ScoreNext(LiveRequest& live, TokenId next, std::span<cons
   return absl::OkStatus();
 }
 
-// Whether these logits choose the answer's next token: the answer goes on, and all tokens of the draft up to `token` were chosen.
-bool StepLoop::IsNext(const LiveRequest& live, const SequenceChunk& chunk, int token) const {
-  const int place = token - chunk.first_logits;
-  if (!live.failure.ok() || live.ended || live.chosen != place) return false;
-  return place == 0 || live.delta.tokens.back().token == chunk.tokens[static_cast<size_t>(token)];
+// Whether the logits for the token at `position` choose the answer's next one: the answer goes on, and all tokens of the draft
+// before it were chosen.
+bool StepLoop::IsNext(const LiveRequest& live, size_t position) const {
+  const std::vector<TokenId>& tokens = live.sequence->tokens;
+  const size_t known = tokens.size() - static_cast<size_t>(live.drafted);
+  if (!live.failure.ok() || live.ended || known + static_cast<size_t>(live.chosen) != position) return false;
+  return live.chosen == 0 || live.delta.tokens.back().token == tokens[position - 1];
 }
 
 absl::Status StepLoop::Choose(LiveRequest& live, std::span<const float> logits) {

@@ -103,7 +103,7 @@ class StepLoop final : private StepWatcher {
   void TakeSnapshot(PlanBudget& budget);
   int CountHolders();
   // Whether it uses and fills the prefix cache: scored texts do not.
-  bool UsesPrefixes(const LiveRequest& live) const { return prefixes_ && live.answer; }
+  bool UsesPrefixes(const LiveRequest& live) const { return prefixes_ && live.answer && !live.request.prompt_logprobs; }
   void TakePrefix(LiveRequest& live);
   // The same of sources, which scored texts have, too.
   bool UsesSources(const LiveRequest& live) const { return sources_ && live.shared_tokens > 0; }
@@ -141,7 +141,7 @@ class StepLoop final : private StepWatcher {
   bool needs_layers() const override { return false; }
   void TakeLogits(LiveRequest& live, const SequenceChunk& chunk, int token, std::span<const float> logits);
   absl::Status ScoreNext(LiveRequest& live, TokenId next, std::span<const float> logits);
-  bool IsNext(const LiveRequest& live, const SequenceChunk& chunk, int token) const;
+  bool IsNext(const LiveRequest& live, size_t position) const;
   absl::Status Choose(LiveRequest& live, std::span<const float> logits);
   // Of its `tokens` of the step.
   void Settle(LiveRequest& live, const absl::Status& computed, int tokens);

@@ -34,35 +34,7 @@ constexpr Alphabet MakeAlphabet() {
 
 constexpr Alphabet kAlphabet = MakeAlphabet();
 
-struct LeadByte {
-  int bytes;  // of the whole character; 0: no character begins so
-  uint8_t second_low, second_high;
-};
-
-LeadByte Lead(uint8_t byte) {
-  if (byte < 0x80) return {1, 0, 0};
-  if (byte < 0xC2) return {0, 0, 0};
-  if (byte < 0xE0) return {2, 0x80, 0xBF};
-  if (byte < 0xF0) return {3, static_cast<uint8_t>(byte == 0xE0 ? 0xA0 : 0x80), static_cast<uint8_t>(byte == 0xED ? 0x9F : 0xBF)};
-  if (byte < 0xF5) return {4, static_cast<uint8_t>(byte == 0xF0 ? 0x90 : 0x80), static_cast<uint8_t>(byte == 0xF4 ? 0x8F : 0xBF)};
-  return {0, 0, 0};
-}
-
 }  // namespace
-
-Utf8Unit FirstUtf8Unit(std::string_view text) {
-  using Kind = Utf8Unit::Kind;
-  const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
-  const LeadByte lead = Lead(byte(0));
-  if (lead.bytes == 0) return {Kind::kInvalid, 1};
-  for (int i = 1; i < lead.bytes; ++i) {
-    const auto length = static_cast<uint8_t>(i);
-    if (text.size() <= length) return {Kind::kIncomplete, length};
-    const bool fits = i == 1 ? byte(1) >= lead.second_low && byte(1) <= lead.second_high : IsContinuation(byte(i));
-    if (!fits) return {Kind::kInvalid, length};
-  }
-  return {Kind::kCharacter, static_cast<uint8_t>(lead.bytes)};
-}
 
 std::optional<size_t> FirstInvalidByte(std::string_view text) {
   size_t at = 0;
@@ -81,19 +53,8 @@ std::optional<size_t> FirstInvalidByte(std::string_view text) {
   return std::nullopt;
 }
 
-size_t AppendReplacingInvalid(std::string_view bytes, std::string& out) {
-  size_t at = 0;
-  while (at < bytes.size()) {
-    const Utf8Unit unit = FirstUtf8Unit(bytes.substr(at));
-    if (unit.kind == Utf8Unit::Kind::kIncomplete) break;
-    out += unit.kind == Utf8Unit::Kind::kCharacter ? bytes.substr(at, unit.bytes) : kReplacementCharacter;
-    at += unit.bytes;
-  }
-  return at;
-}
-
 size_t FirstCharacterBytes(std::string_view text) {
-  return std::min<size_t>(text.size(), std::max(1, Lead(static_cast<uint8_t>(text[0])).bytes));
+  return std::min<size_t>(text.size(), std::max(1, LeadOf(static_cast<uint8_t>(text[0])).bytes));
 }
 
 size_t LastCharacterBytes(std::string_view text) {

@@ -1,4 +1,4 @@
-// UTF-8 one unit at a time, and the few character properties that tokenisation rests on.
+// Texts of UTF-8, and the few character properties that tokenisation rests on.
 #pragma once
 
 #include <array>
@@ -8,24 +8,12 @@
 #include <string>
 #include <string_view>
 
+#include "core/base/utf8.h"
+
 namespace moed {
-
-inline constexpr std::string_view kReplacementCharacter = "\xEF\xBF\xBD";  // U+FFFD
-
-// What the first bytes of a text are. Invalid: the maximal subpart that Unicode replaces by one U+FFFD.
-// Incomplete: a proper prefix of a character, cut off by the end of the text.
-struct Utf8Unit {
-  enum class Kind : uint8_t { kCharacter, kInvalid, kIncomplete };
-  Kind kind;
-  uint8_t bytes;
-};
-Utf8Unit FirstUtf8Unit(std::string_view text);  // `text` is not empty
 
 // Offset of the first byte that is not part of a character; nullopt for valid UTF-8.
 std::optional<size_t> FirstInvalidByte(std::string_view text);
-
-// Appends `bytes` with invalid parts replaced; stops before an incomplete end. Returns how many bytes were used.
-size_t AppendReplacingInvalid(std::string_view bytes, std::string& out);
 
 // These three want valid UTF-8.
 char32_t FirstCharacter(std::string_view text);

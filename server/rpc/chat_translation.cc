@@ -311,6 +311,8 @@ absl::StatusOr<PendingRequest> TranslateChat(moe::v1::ChatRequest request, const
   moe::v1::Sampling sampling = model.info.sampling_defaults();
   sampling.MergeFrom(request.sampling());
   TranslateAnswer({sampling, request.stopping(), request.response(), request.fidelity(), request.format()}, out, errors);
+  if (request.response().prompt_logprobs())
+    errors.Add("response.prompt_logprobs", "true is for Generate, whose prompt its client knows");
   out.engine.name = std::move(*request.mutable_request_id());
   out.engine.session_id = std::move(*request.mutable_session_id());
   out.engine.must_exist = request.must_exist();

@@ -174,7 +174,10 @@ bool EngineCall::Admit(absl::StatusOr<PendingRequest> read) {
     return false;
   }
   if (absl::Status fits = CheckAnswer(engine_request); !fits.ok()) return reject(std::move(fits), Rejection::kTooLarge);
-  if (request.return_prompt_tokens || engine_request.kind == RequestKind::kScore) {
+  wants_prompt_tokens_ = request.return_prompt_tokens;
+  wants_prompt_logprobs_ = engine_request.prompt_logprobs;
+  generates_ = engine_request.kind == RequestKind::kGenerate;
+  if (wants_prompt_tokens_ || wants_prompt_logprobs_ || !generates_) {
     prompt_ = engine_request.target.empty() ? engine_request.prompt : engine_request.target;
   }
   wants_logprobs_ = engine_request.logprobs;

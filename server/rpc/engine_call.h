@@ -36,9 +36,13 @@ class EngineCall : public Call, public RequestObserver {
   // INVALID_ARGUMENT where the answer cannot be sent, however it comes out.
   virtual absl::Status CheckAnswer(const EngineRequest&) const { return absl::OkStatus(); }
 
-  std::vector<TokenId> prompt_;  // when the client wants it back; constant once submitted
-  bool wants_logprobs_ = false;  // constant once submitted
-  int prompt_tokens_ = 0;        // engine thread
+  // Constant once submitted.
+  std::vector<TokenId> prompt_;  // when the client wants it back, or what it is worth
+  bool wants_prompt_tokens_ = false;
+  bool wants_prompt_logprobs_ = false;
+  bool wants_logprobs_ = false;
+  bool generates_ = true;  // an answer; else a text is scored
+  int prompt_tokens_ = 0;  // engine thread
   int cached_tokens_ = 0;
 
  private:

@@ -1,5 +1,6 @@
 #include "server/rpc/generate_call.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "server/wire/error_details.h"
@@ -62,6 +63,20 @@ void FillLogprob(const TokenInfo& token, const Tokenizer& tokenizer, moe::v1::To
   }
 }
 
+// One token after the other: as messages all of them would take several times what they take as bytes.
+void AddPromptLogprobs(const std::vector<TokenId>& prompt, const FinishInfo& finish, const Tokenizer& tokenizer,
+                       Encoded& message) {
+  const size_t scored = std::min(prompt.size(), finish.prompt_logprobs.size() + 1);  // a time limit may end it before
+  for (size_t i = 0; i < scored; ++i) {
+    TokenInfo token{prompt[i]};
+    if (i > 0) token.logprob = finish.prompt_logprobs[i - 1];
+    if (i > 0 && !finish.prompt_top.empty()) token.top = finish.prompt_top[i - 1];
+    moe::v1::GenerateResponse part;
+    FillLogprob(token, tokenizer, *part.add_prompt_logprobs());
+    AddFields(part, message);
+  }
+}
+
 // The least that a token and its alternatives take, encoded: two ids of a byte, a float, and the framing.
 constexpr size_t kLeastTokenBytes = 3;
 constexpr size_t kLeastAlternativeBytes = 9;
@@ -83,7 +98,9 @@ Encoded AnswerCall<Response>::NewMessage() {
   moe::v1::PromptInfo& info = *part.mutable_prompt_info();
   info.set_prompt_tokens(prompt_tokens_);
   info.set_cached_tokens(cached_tokens_);
-  for (TokenId token : prompt_) info.add_token_ids(token.value());
+  if (wants_prompt_tokens_) {
+    for (TokenId token : prompt_) info.add_token_ids(token.value());
+  }
   AddFields(part, message);
   return message;
 }
@@ -118,8 +135,10 @@ void AnswerCall<Response>::Complete(const FinishInfo& finish) {
   Encoded message = NewMessage();
   Response part;
   FillFinish(finish, *part.mutable_finish());
+  if (!generates_) part.mutable_finish()->set_reason(moe::v1::FINISH_REASON_LENGTH);
   AddEnd(message, *part.mutable_finish());
   AddFields(part, message);
+  if (wants_prompt_logprobs_) AddPromptLogprobs(prompt_, finish, *model_->tokenizer, message);
   const size_t bytes = message.bytes();
   pump_.End(grpc::Status::OK, std::move(message), bytes);
   environment_.live.OnAnswered(this, pump_.unsent_bytes());

@@ -124,6 +124,14 @@ std::optional<grammar::Syntax> TranslateFormat(const moe::v1::OutputFormat& in, 
   }
 }
 
+// Where nothing is to be generated what is left is a score. What speaks of an answer's tokens does not go with it.
+void TranslateNoAnswer(const moe::v1::GenerateRequest& in, PendingRequest& out, FieldErrors& errors) {
+  if (in.stopping().min_new_tokens() > 0) errors.Add("stopping.min_new_tokens", "does not go with max_new_tokens = 0");
+  if (in.format().kind_case() != moe::v1::OutputFormat::KIND_NOT_SET) errors.Add("format", "does not go with max_new_tokens = 0");
+  out.engine.kind = RequestKind::kScore;
+  out.engine.stopping.max_new_tokens.reset();
+}
+
 }  // namespace
 
 EncodeOptions TranslateTokenizeOptions(const moe::v1::TokenizeOptions& options) {
@@ -156,6 +164,7 @@ void TranslateAnswer(const AnswerFields& in, PendingRequest& out, FieldErrors& e
   out.engine.stopping = TranslateStopping(in.stopping, errors);
   out.engine.logprobs = response.logprobs();
   out.engine.top_logprobs = response.top_logprobs();
+  out.engine.prompt_logprobs = response.prompt_logprobs();
   SetIf(response.has_skip_special_tokens(), response.skip_special_tokens(), out.engine.skip_special_tokens);
   out.return_prompt_tokens = response.return_prompt_tokens();
   out.format = TranslateFormat(in.format, errors);
@@ -167,6 +176,10 @@ absl::StatusOr<PendingRequest> TranslateGenerate(moe::v1::GenerateRequest reques
   TranslatePrompt(request, out, errors);
   TranslateAnswer({request.sampling(), request.stopping(), request.response(), request.fidelity(), request.format()}, out,
                   errors);
+  const moe::v1::Stopping& stopping = request.stopping();
+  if (out.engine.prompt_logprobs && stopping.has_max_new_tokens() && stopping.max_new_tokens() == 0) {
+    TranslateNoAnswer(request, out, errors);
+  }
   out.engine.priority = TranslatePriority(request.priority(), errors);
   out.engine.session_id = request.session_id();
   out.engine.must_exist = request.must_exist();

@@ -44,6 +44,7 @@ const CheckCase kWrong[] = {
     {"session_id", "0 bytes", [](auto& r) { r.continues_session = true; }},
     {"session_id", "to score", [](auto& r) { r.kind = RequestKind::kScore, r.session_id = std::string("s"); }},
     {"stopping.time_limit", "scoring", [](auto& r) { r.kind = RequestKind::kScore, r.stopping.time_limit_seconds = 1; }},
+    {"response.prompt_logprobs", "session_id", [](auto& r) { r.prompt_logprobs = true, r.session_id = std::string("s"); }},
     {"prompt", "empty", [](auto& r) { r.prompt.clear(); }},
     {"prompt", "32 tokens", [](auto& r) { r.prompt.assign(32, TokenId(1)); }},
     {"target", "decoder", [](auto& r) { r.kind = RequestKind::kScore, r.target = {TokenId(1)}; }},
@@ -141,6 +142,11 @@ TEST(RequestCheckTest, AlternativesOfATextToScoreAreBounded) {
   EXPECT_TRUE(CheckRequest(request, wide).ok()) << CheckRequest(request, wide);
   request.prompt.push_back(TokenId(1));
   EXPECT_THAT(std::string(CheckRequest(request, wide).message()), StartsWith("top_logprobs: 20 for each of 410 tokens"));
+  request.kind = RequestKind::kGenerate;
+  request.logprobs = true;
+  EXPECT_TRUE(CheckRequest(request, wide).ok()) << "its prompt is not scored";
+  request.prompt_logprobs = true;
+  EXPECT_THAT(std::string(CheckRequest(request, wide).message()), StartsWith("response.top_logprobs: 20 for each of 410 tokens"));
 }
 
 const std::function<void(EngineRequest&)> kRight[] = {

@@ -307,6 +307,34 @@ TEST(StepEngineAnswerTest, ScoresWithTheLikeliestTokensAtEachPosition) {
   }
 }
 
+TEST(StepEngineAnswerTest, APromptIsScoredOnTheWayToItsAnswer) {
+  int preemptions = 0;
+  for (int step_tokens : {4, 5, 16, 200}) {
+    HarnessOptions options;
+    options.engine.max_step_tokens = step_tokens;
+    options.pages = 8;  // others force preemption, in prompts and in answers
+    Harness harness(options);
+    std::vector<std::pair<EngineRequest, std::shared_ptr<Recorder>>> asked;
+    for (int length : {1, 2, 15, 16, 17, 40, 60}) {
+      harness.Submit(GreedyRequest("generate beside", 20));
+      EngineRequest request = GreedyRequest(std::string("abcdefgh ").append(length, 'c').substr(0, length), 20);
+      request.prompt_logprobs = request.logprobs = true;
+      request.top_logprobs = 3;
+      asked.emplace_back(request, harness.Submit(request));
+    }
+    harness.RunAll();
+    for (const auto& [request, recorder] : asked) {
+      ASSERT_TRUE(recorder->finish->status.ok());
+      EXPECT_EQ(recorder->finish->prompt_logprobs, NaiveScore(request.prompt));
+      EXPECT_EQ(recorder->finish->prompt_top.size(), request.prompt.size() - 1);
+      ExpectAnswer(*recorder, Reference(request));
+      preemptions += recorder->finish->preemptions;
+    }
+    harness.ExpectClean();
+  }
+  EXPECT_GT(preemptions, 0);
+}
+
 TEST(StepEngineAnswerTest, ScoringInStepsOfOneTokenMeetsWhatAnswersMeet) {
   for (int step_tokens : {1, 8}) {
     HarnessOptions options;

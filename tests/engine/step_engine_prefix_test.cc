@@ -78,12 +78,15 @@ TEST(StepEnginePrefixTest, SwitchedOffOrScoredNothingIsFound) {
   const std::vector<TokenId> prompt = RandomLetters(random, 50);
   for (int turn = 0; turn < 2; ++turn) {
     EXPECT_EQ(Serve(off, Ask(prompt, 3))->cached_tokens, 0);
-    EngineRequest score = Ask(prompt, 3);
+    EngineRequest score = Ask(prompt, 3), answer = score;
     score.kind = RequestKind::kScore;
-    auto recorder = on.Submit(score);
-    on.RunAll();
-    EXPECT_EQ(recorder->cached_tokens, 0);
-    EXPECT_EQ(recorder->finish->prompt_logprobs.size(), 49u);
+    answer.prompt_logprobs = true;
+    for (const EngineRequest& scored : {score, answer}) {
+      auto recorder = on.Submit(scored);
+      on.RunAll();
+      EXPECT_EQ(recorder->cached_tokens, 0);
+      EXPECT_EQ(recorder->finish->prompt_logprobs.size(), 49u);
+    }
   }
   EXPECT_EQ(off.engine->Stats().prefix_queries, 0u);
   EXPECT_EQ(on.engine->Stats().kv_pages_remembered, 0);

@@ -198,7 +198,7 @@ class ChatTest(OpenAiTestCase):
 
     def test_what_is_wrong_is_named(self) -> None:
         cases: list[tuple[dict[str, Any], str]] = [
-            ({"n": 2}, "n"),
+            ({"n": 0}, "n"),
             ({"temperature": -1}, "temperature"),
             ({"max_completion_tokens": 0}, "max_completion_tokens"),
             ({"max_tokens": 5, "max_completion_tokens": 5}, "max_tokens"),

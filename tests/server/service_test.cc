@@ -206,6 +206,50 @@ TEST(ScoreTest, ReturnsALogprobForEveryTokenButTheFirst) {
   EXPECT_DOUBLE_EQ(response.nll(), 1.0);
 }
 
+TEST(UnaryTest, APromptsLogprobsComeWithTheEndOfItsAnswer) {
+  ServerHarness server({.script = [](const EngineRequest& request) {
+    Script script = ScriptOfText(request.kind == RequestKind::kGenerate ? "x" : "");
+    EXPECT_TRUE(request.prompt_logprobs);
+    EXPECT_EQ(request.top_logprobs, 1);
+    script.finish.prompt_logprobs = {-2, -3};
+    script.finish.prompt_top = {{{TokenId(7), -0.5f}}, {{TokenId(8), -0.25f}}};
+    return script;
+  }});
+  server.RunFreely();
+  GenerateRequest request;
+  for (int id : {5, 6, 7}) request.mutable_token_ids()->add_ids(id);
+  request.mutable_response()->set_logprobs(true);
+  request.mutable_response()->set_top_logprobs(1);
+  request.mutable_response()->set_prompt_logprobs(true);
+  for (const int most : {1, 0}) {
+    request.mutable_stopping()->set_max_new_tokens(most);
+    GenerateResponse response;
+    ASSERT_TRUE(Generate(server, request, &response).ok());
+    EXPECT_EQ(response.text(), most == 1 ? "x" : "");
+    EXPECT_EQ(response.finish().reason() == moe::v1::FINISH_REASON_LENGTH, most == 0);
+    EXPECT_EQ(response.prompt_info().token_ids_size(), 0) << "they were not asked for";
+    ASSERT_EQ(response.prompt_logprobs_size(), 3);
+    EXPECT_EQ(response.prompt_logprobs(0).token(), TestTokenizer().TokenBytes(TokenId(5)));
+    EXPECT_EQ(response.prompt_logprobs(0).top_size(), 0);
+    EXPECT_FLOAT_EQ(response.prompt_logprobs(2).logprob(), -3);
+    ASSERT_EQ(response.prompt_logprobs(2).top_size(), 1);
+    EXPECT_EQ(response.prompt_logprobs(2).top(0).token(), TestTokenizer().TokenBytes(TokenId(8)));
+  }
+}
+
+TEST(UnaryTest, NothingIsGeneratedWhereAPromptIsScoredAlone) {
+  ServerHarness server;
+  server.RunFreely();
+  GenerateRequest request = TextRequest("x");
+  request.mutable_stopping()->set_max_new_tokens(0);
+  GenerateResponse response;
+  EXPECT_THAT(ViolatedFields(Generate(server, request, &response)), ElementsAre("stopping.max_new_tokens"));
+  request.mutable_response()->set_prompt_logprobs(true);
+  request.mutable_stopping()->set_min_new_tokens(1);
+  request.mutable_format()->set_json_object(true);
+  EXPECT_THAT(ViolatedFields(Generate(server, request, &response)), ElementsAre("stopping.min_new_tokens", "format"));
+}
+
 TEST(ScoreTest, OfATargetEveryTokenHasALogprob) {
   HarnessOptions options{.script = [](const EngineRequest& request) {
     Script script;

@@ -1,11 +1,15 @@
 // What requests of every API come down to.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "core/base/status.h"
 #include "moe/v1/inference.pb.h"
 #include "server/http/api/parameters.h"
 
@@ -29,6 +33,7 @@ struct AnswerOptions {
   std::string model;
   bool stream = false;
   bool include_usage = false;  // of a stream: in an event of its own
+  int choices = 1;             // to each prompt
   moe::v1::Sampling sampling;
   moe::v1::Stopping stopping;
   moe::v1::ResponseOptions response;
@@ -51,5 +56,42 @@ void SetOptions(AnswerOptions&& options, const std::string& request_id, Request&
   if (options.session.expected_tokens) request.set_expected_tokens(*options.session.expected_tokens);
   if (options.has_fidelity) *request.mutable_fidelity() = std::move(options.fidelity);
 }
+
+// The daemon's requests for one answer: to each prompt so many choices, prompt by prompt.
+template <class Request>
+class ChoiceRequests {
+ public:
+  // `prompts`: what they have not in common. `options` are all that `common` has beside what is set already.
+  ChoiceRequests(std::string id, std::vector<Request> prompts, Request common, AnswerOptions&& options)
+      : id_(std::move(id)),
+        each_(static_cast<size_t>(options.choices)),
+        prompts_(std::move(prompts)),
+        common_(std::move(common)) {
+    SetOptions(std::move(options), id_, common_);
+  }
+
+  size_t count() const { return prompts_.size() * each_; }
+
+  // Of choices to the same prompt each has a seed and a name of its own. Where there is one in all it is made once. Several
+  // threads may make others.
+  Request Make(size_t choice) {
+    if (count() == 1) {
+      Request request = std::move(prompts_.front());
+      request.MergeFrom(common_);
+      return request;
+    }
+    Request request = prompts_[choice / each_];
+    request.MergeFrom(common_);
+    request.set_request_id(StrCat(id_, "-", choice));
+    if (request.sampling().has_seed()) request.mutable_sampling()->set_seed(request.sampling().seed() + choice % each_);
+    return request;
+  }
+
+ private:
+  const std::string id_;
+  const size_t each_;
+  std::vector<Request> prompts_;
+  Request common_;
+};
 
 }  // namespace moed::http

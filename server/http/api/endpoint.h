@@ -5,7 +5,9 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "grpcpp/client_context.h"
 #include "server/http/api/answer.h"
 #include "server/http/api/model_names.h"
 #include "server/http/api/passed_headers.h"
@@ -21,39 +23,61 @@ struct AnswerForm {
   HttpReply (*error)(const ApiError& error);
 };
 
-// `read`: from the body's JSON to a draft with a `request`. `make_writer`: from the answer's identity and the draft. `stream`
-// and `whole` are the daemon's calls: (stub, context, request, reactor) and (stub, context, request, response, callback).
+// What a request's headers say to the daemon.
+struct PassedHeaders {
+  std::string session, topic, trace, token;
+
+  void AddTo(grpc::ClientContext& context) const {
+    NameSession(session, context);
+    NameTopic(topic, context);
+    NameTrace(trace, context);
+    PresentToken(token, context);
+  }
+};
+
+// `read`: from the body's JSON to a draft with a `request` and, where the API takes several, `prompts`, which have what is not in
+// it. `make_writer`: from the answer's identity and the draft. `stream` and `whole` are the daemon's calls: (stub, context,
+// request, reactor) and (stub, context, request, response, callback).
 template <class Response, class Read, class MakeWriter, class Stream, class Whole>
 void AnswerByModel(Daemon& daemon, const ModelNames& models, const std::shared_ptr<Exchange>& exchange, const AnswerForm& form,
                    Read read, MakeWriter make_writer, Stream stream, Whole whole) {
   auto draft = read(std::exchange(exchange->request().body, {}));
   if (!draft.ok()) return exchange->Reply(form.error(ErrorOf(draft.status())));
   if (const auto refusal = models.Refusal(draft->model)) return exchange->Reply(form.error(*refusal));
-  const std::string session = draft->session.id;
-  if (const absl::Status same = CheckSessionHeader(exchange->request(), session); !same.ok())
+  const HttpRequest& arrived = exchange->request();
+  const PassedHeaders headers = {draft->session.id, std::string(arrived.Value(kTopicHeader)), arrived.trace_parent,
+                                 arrived.token};
+  if (const absl::Status same = CheckSessionHeader(arrived, headers.session); !same.ok())
     return exchange->Reply(form.error(ErrorOf(same)));
-  const AnswerIdentity identity = {form.id_prefix + exchange->request().id, draft->model, std::time(nullptr)};
+  const AnswerIdentity identity = {form.id_prefix + arrived.id, draft->model, std::time(nullptr)};
   std::unique_ptr<AnswerWriter<Response>> writer = make_writer(identity, *draft);
-  auto request = std::move(draft->request);
-  const auto pass_on = [&session, &arrived = exchange->request()](grpc::ClientContext& context) {
-    NameSession(session, context);
-    NameTopic(std::string(arrived.Value(kTopicHeader)), context);
-    NameTrace(arrived.trace_parent, context);
-    PresentToken(arrived.token, context);
-  };
   const bool streams = draft->stream;
-  SetOptions(*std::move(draft), identity.id, request);
-  auto& stub = *daemon.inference(request.ByteSizeLong()).async();
-  if (streams) {
-    StreamRelay<Response>::Start(daemon.calls(), exchange, std::move(writer), [&](auto* context, auto* reactor) {
-      pass_on(*context);
-      stream(stub, context, &request, reactor);
-    });
+  using Request = decltype(draft->request);
+  std::vector<Request> prompts;
+  Request common;
+  if constexpr (requires { draft->prompts; }) {
+    prompts = std::move(draft->prompts);
+    common = std::move(draft->request);
   } else {
-    RelayWhole<Response>(daemon.calls(), exchange, std::move(writer), [&](auto* context, auto* response, auto callback) {
-      pass_on(*context);
-      whole(stub, context, &request, response, std::move(callback));
-    });
+    prompts.push_back(std::move(draft->request));
+  }
+  const auto requests =
+      std::make_shared<ChoiceRequests<Request>>(identity.id, std::move(prompts), std::move(common), *std::move(draft));
+  if (streams) {
+    StreamRelay<Response>::Start(daemon.calls(), exchange, std::move(writer), requests->count(),
+                                 [=, &daemon](size_t choice, auto* context, auto* reactor) {
+                                   headers.AddTo(*context);
+                                   const auto request = std::make_shared<const Request>(requests->Make(choice));
+                                   stream(*daemon.inference(request->ByteSizeLong()).async(), context, request.get(), reactor);
+                                   return request;
+                                 });
+  } else {
+    WholeRelay<Response>::Start(daemon.calls(), exchange, std::move(writer), requests->count(),
+                                [=, &daemon](size_t choice, auto* context, auto* response, auto callback) {
+                                  headers.AddTo(*context);
+                                  const Request request = requests->Make(choice);
+                                  whole(*daemon.inference(request.ByteSizeLong()).async(), context, &request, response, std::move(callback));
+                                });
   }
 }
 

@@ -1,85 +1,236 @@
 // Answers of the daemon on their way to a client: message by message, as fast as it takes them, or whole.
 #pragma once
 
+#include <cstddef>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "server/http/api/choice_calls.h"
 #include "server/http/api/passed_headers.h"
 #include "server/http/transport/exchange.h"
 #include "server/http/upstream/call.h"
 
 namespace moed::http {
 
-// Writes one answer in the form of an API. Used by one thread at a time.
+// Writes one answer in the form of an API. Used by one thread at a time. APIs whose answers may have several choices, each an
+// answer of the daemon, overload Select and Keep, too.
 template <class Response>
 class AnswerWriter {
  public:
   virtual ~AnswerWriter() = default;
+  // What comes next is of this choice, until another one is selected; without it all is of the first.
+  virtual void Select(size_t) {}
   virtual std::string Events(const Response& message) = 0;         // of a stream; may be empty
   virtual std::string LastEvents() = 0;                            // after the last message
   virtual std::string ErrorEvent(const grpc::Status& status) = 0;  // instead, where the stream broke off
-  virtual HttpReply Whole(const Response& answer) = 0;
+  // Of all choices but the one that comes last, in the order in which they come.
+  virtual grpc::Status Keep(const Response&) { return grpc::Status::OK; }
+  virtual HttpReply Whole(const Response& answer) = 0;  // of the last, and of what was kept
   virtual HttpReply Error(const grpc::Status& status) = 0;
 };
 
-// A stream. Errors before the first message still have a status of HTTP.
+// A stream, into which its choices come as they are computed. Errors before the first message still have a status of HTTP.
 template <class Response>
-class StreamRelay final : public StreamReader<Response>, public std::enable_shared_from_this<StreamRelay<Response>> {
+class StreamRelay final : public std::enable_shared_from_this<StreamRelay<Response>> {
  public:
-  // `begin` as for StreamCall::Start.
-  template <class Begin>
+  using Call = StreamCall<Response>;
+  // Begins the call for one of the choices, as for StreamCall::Start, and returns its request, which is kept until then. Any
+  // thread, also several at once.
+  using Begin = std::function<std::shared_ptr<const void>(size_t choice, grpc::ClientContext* context, Call* reactor)>;
+
   static void Start(CallCount& count, std::shared_ptr<Exchange> exchange, std::unique_ptr<AnswerWriter<Response>> writer,
-                    Begin begin) {
-    auto call = std::make_shared<StreamCall<Response>>(count);
-    auto relay = std::shared_ptr<StreamRelay>(new StreamRelay(exchange, std::move(writer), call));
-    call->Start(std::move(relay), std::move(begin));
-    exchange->OnGone([call] { call->Cancel(); });
-  }
-
-  void OnMessage(const Response& message) override {
-    const auto call = call_.lock();  // alive: it is what calls
-    std::string events = writer_->Events(message);
-    if (events.empty()) return call->Next();
-    if (!std::exchange(begun_, true)) exchange_->StartStream("text/event-stream", QueueHeaders(call->initial_metadata()));
-    exchange_->Write(std::move(events), [call] { call->Next(); });
-  }
-
-  void OnEnd(const grpc::Status& status) override {
-    if (status.ok()) {
-      exchange_->EndStream(writer_->LastEvents());
-    } else if (begun_) {
-      exchange_->EndStream(writer_->ErrorEvent(status));
-    } else {
-      exchange_->Reply(writer_->Error(status));
-    }
+                    size_t choices, Begin begin) {
+    auto relay = std::shared_ptr<StreamRelay>(new StreamRelay(count, exchange, std::move(writer), choices, std::move(begin)));
+    relay->BeginMore();
+    exchange->OnGone([relay = std::weak_ptr<StreamRelay>(relay)] {
+      if (const auto answered = relay.lock()) answered->calls_.Stop();
+    });
   }
 
  private:
-  StreamRelay(std::shared_ptr<Exchange> exchange, std::unique_ptr<AnswerWriter<Response>> writer,
-              const std::shared_ptr<StreamCall<Response>>& call)
-      : exchange_(std::move(exchange)), writer_(std::move(writer)), call_(call) {}
+  using Answer = typename ChoiceCalls<Call>::Answer;
 
+  // Of one choice.
+  class Reader final : public StreamReader<Response> {
+   public:
+    Reader(std::shared_ptr<StreamRelay> relay, size_t choice, const std::shared_ptr<Call>& call)
+        : relay_(std::move(relay)), choice_(choice), call_(call) {}
+    void OnMessage(const Response& message) override { relay_->Take(choice_, call_.lock(), message); }
+    void OnEnd(const grpc::Status& status) override { relay_->End(choice_, status); }
+
+   private:
+    const std::shared_ptr<StreamRelay> relay_;
+    const size_t choice_;
+    const std::weak_ptr<Call> call_;  // alive when it calls
+  };
+
+  StreamRelay(CallCount& count, std::shared_ptr<Exchange> exchange, std::unique_ptr<AnswerWriter<Response>> writer,
+              size_t choices, Begin begin)
+      : count_(count), exchange_(std::move(exchange)), begin_(std::move(begin)), calls_(choices), writer_(std::move(writer)) {}
+
+  void BeginMore() {
+    calls_.BeginMore([this](size_t choice) {
+      auto call = std::make_shared<Call>(count_);
+      std::shared_ptr<const void> request;
+      call->Start(std::make_shared<Reader>(this->shared_from_this(), choice, call),
+                  [&](grpc::ClientContext* context, Call* reactor) { request = begin_(choice, context, reactor); });
+      return call;
+    });
+  }
+
+  void Take(size_t choice, std::shared_ptr<Call> call, const Response& message) {
+    {
+      absl::MutexLock lock(&mutex_);
+      writer_->Select(choice);
+      const std::string events = writer_->Events(message);
+      if (!events.empty()) {
+        if (!begun_) headers_ = QueueHeaders(call->initial_metadata());
+        unwritten_ += events;
+        behind_.push_back(std::exchange(call, nullptr));
+      }
+    }
+    if (call != nullptr) return call->Next();
+    Write();
+  }
+
+  void End(size_t choice, const grpc::Status& status) {
+    switch (calls_.Ended(choice, status)) {
+      case Answer::kStopped:
+        return;
+      case Answer::kGoesOn:
+        return BeginMore();
+      case Answer::kFailed:
+        calls_.Stop();
+        [[fallthrough]];
+      case Answer::kWhole: {
+        absl::MutexLock lock(&mutex_);
+        writer_->Select(choice);
+        end_ = status;
+      }
+    }
+    Write();
+  }
+
+  // What there is, unless something is being written: the end comes after it.
+  void Write() {
+    std::string part;
+    std::vector<std::shared_ptr<Call>> calls;
+    std::optional<HttpReply> error;
+    bool begins = false, ends = false;
+    {
+      absl::MutexLock lock(&mutex_);
+      if (writing_ || (behind_.empty() && !end_)) return;
+      writing_ = true;
+      ends = end_.has_value();
+      if (ends && !end_->ok() && !begun_) error = writer_->Error(*end_);
+      begins = !std::exchange(begun_, true);
+      part = std::exchange(unwritten_, {});
+      calls.swap(behind_);
+      if (ends && !error) part += end_->ok() ? writer_->LastEvents() : writer_->ErrorEvent(*end_);
+    }
+    if (error) return exchange_->Reply(*std::move(error));
+    if (begins) exchange_->StartStream("text/event-stream", std::move(headers_));
+    if (ends) return exchange_->EndStream(std::move(part));
+    exchange_->Write(std::move(part), [self = this->shared_from_this(), calls = std::move(calls)] { self->Written(calls); });
+  }
+
+  void Written(const std::vector<std::shared_ptr<Call>>& calls) {
+    {
+      absl::MutexLock lock(&mutex_);
+      writing_ = false;
+    }
+    for (const auto& call : calls) call->Next();
+    Write();
+  }
+
+  CallCount& count_;
   const std::shared_ptr<Exchange> exchange_;
-  const std::unique_ptr<AnswerWriter<Response>> writer_;
-  const std::weak_ptr<StreamCall<Response>> call_;
-  bool begun_ = false;
+  const Begin begin_;
+  ChoiceCalls<Call> calls_;
+  absl::Mutex mutex_;
+  const std::unique_ptr<AnswerWriter<Response>> writer_ ABSL_PT_GUARDED_BY(mutex_);
+  std::string unwritten_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::shared_ptr<Call>> behind_ ABSL_GUARDED_BY(mutex_);  // whose next messages are asked for once that is written
+  bool writing_ ABSL_GUARDED_BY(mutex_) = false;                       // and, once the end is, for ever
+  bool begun_ ABSL_GUARDED_BY(mutex_) = false;
+  std::optional<grpc::Status> end_ ABSL_GUARDED_BY(mutex_);
+  std::vector<Header> headers_;  // guarded by mutex_ until begun_, then of who begins the stream
 };
 
-// The whole answer. `begin` as for UnaryCall::Start.
-template <class Response, class Begin>
-void RelayWhole(CallCount& count, const std::shared_ptr<Exchange>& exchange, std::shared_ptr<AnswerWriter<Response>> writer,
-                Begin begin) {
-  auto call = std::make_shared<UnaryCall<Response>>(count);
-  call->Start(
-      [exchange, writer, call = call.get()](const grpc::Status& status, const Response& answer) {
-        if (!status.ok()) return exchange->Reply(writer->Error(status));
-        HttpReply reply = writer->Whole(answer);
-        for (Header& header : QueueHeaders(call->initial_metadata())) reply.headers.push_back(std::move(header));
-        exchange->Reply(std::move(reply));
-      },
-      std::move(begin));
-  exchange->OnGone([call] { call->Cancel(); });
-}
+// The whole answer.
+template <class Response>
+class WholeRelay final : public std::enable_shared_from_this<WholeRelay<Response>> {
+ public:
+  using Call = UnaryCall<Response>;
+  // Begins the call for one of the choices, as for UnaryCall::Start. Any thread, also several at once.
+  using Begin = std::function<void(size_t choice, grpc::ClientContext* context, Response* response,
+                                   std::function<void(grpc::Status)> callback)>;
+
+  static void Start(CallCount& count, std::shared_ptr<Exchange> exchange, std::unique_ptr<AnswerWriter<Response>> writer,
+                    size_t choices, Begin begin) {
+    auto relay = std::shared_ptr<WholeRelay>(new WholeRelay(count, exchange, std::move(writer), choices, std::move(begin)));
+    relay->BeginMore();
+    exchange->OnGone([relay = std::weak_ptr<WholeRelay>(relay)] {
+      if (const auto answered = relay.lock()) answered->calls_.Stop();
+    });
+  }
+
+ private:
+  using Answer = typename ChoiceCalls<Call>::Answer;
+
+  WholeRelay(CallCount& count, std::shared_ptr<Exchange> exchange, std::unique_ptr<AnswerWriter<Response>> writer, size_t choices,
+             Begin begin)
+      : count_(count), exchange_(std::move(exchange)), begin_(std::move(begin)), calls_(choices), writer_(std::move(writer)) {}
+
+  void BeginMore() {
+    calls_.BeginMore([this](size_t choice) {
+      auto call = std::make_shared<Call>(count_);
+      call->Start([self = this->shared_from_this(), choice, call = call.get()](
+                      const grpc::Status& status, const Response& answer) { self->Take(choice, *call, status, answer); },
+                  [&](grpc::ClientContext* context, Response* response, auto callback) {
+                    begin_(choice, context, response, std::move(callback));
+                  });
+      return call;
+    });
+  }
+
+  void Take(size_t choice, Call& call, const grpc::Status& status, const Response& answer) {
+    std::optional<HttpReply> reply;
+    {
+      absl::MutexLock lock(&mutex_);
+      writer_->Select(choice);
+      switch (calls_.Ended(choice, status)) {
+        case Answer::kStopped:
+          return;
+        case Answer::kGoesOn:
+          if (!status.ok()) break;
+          if (const grpc::Status kept = writer_->Keep(answer); !kept.ok()) reply = writer_->Error(kept);
+          break;
+        case Answer::kFailed:
+          reply = writer_->Error(status);
+          break;
+        case Answer::kWhole:
+          reply = writer_->Whole(answer);
+          for (Header& header : QueueHeaders(call.initial_metadata())) reply->headers.push_back(std::move(header));
+      }
+    }
+    if (!reply) return BeginMore();
+    calls_.Stop();
+    exchange_->Reply(*std::move(reply));
+  }
+
+  CallCount& count_;
+  const std::shared_ptr<Exchange> exchange_;
+  const Begin begin_;
+  ChoiceCalls<Call> calls_;
+  absl::Mutex mutex_;
+  const std::unique_ptr<AnswerWriter<Response>> writer_ ABSL_PT_GUARDED_BY(mutex_);
+};
 
 }  // namespace moed::http

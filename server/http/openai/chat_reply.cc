@@ -1,5 +1,6 @@
 #include "server/http/openai/chat_reply.h"
 
+#include <cstdint>
 #include <utility>
 #include <vector>
 
@@ -70,12 +71,19 @@ const moe::v1::Finish* FinishOf(const ChatResponse& message) { return message.ha
 class ChatWriter final : public AnswerWriter<ChatResponse> {
  public:
   ChatWriter(AnswerIdentity identity, const ChatDraft& draft)
-      : identity_(std::move(identity)), include_usage_(draft.include_usage), field_names_(ChatFieldNames(draft)) {}
+      : identity_(std::move(identity)),
+        include_usage_(draft.include_usage),
+        field_names_(ChatFieldNames(draft)),
+        choices_(1, draft.choices),
+        begun_(choices_.count()) {}
+
+  void Select(size_t choice) override { choices_.Select(choice); }
 
   std::string Events(const ChatResponse& message) override {
-    if (message.has_finish()) usage_ = message.finish().usage();
+    if (message.has_finish()) choices_.AddUsage(message.finish().usage());
     std::string events;
-    if (!std::exchange(begun_, true)) events = Chunk({{"role", "assistant"}, {"content", ""}}, nullptr, nullptr);
+    if (!std::exchange(begun_[choices_.selected()], 1))
+      events = Chunk({{"role", "assistant"}, {"content", ""}}, nullptr, nullptr);
     Json delta = DeltaJson(message);
     if (!delta.empty() || !message.logprobs().empty()) events += Chunk(std::move(delta), LogprobsJson(message), nullptr);
     if (message.has_finish()) events += Chunk(Json::object(), nullptr, &message.finish());
@@ -86,30 +94,38 @@ class ChatWriter final : public AnswerWriter<ChatResponse> {
     if (!include_usage_) return std::string(kLastEvent);
     Json chunk = AnswerObject(identity_, "chat.completion.chunk");
     chunk["choices"] = Json::array();
-    chunk["usage"] = UsageJson(usage_);
+    chunk["usage"] = UsageJson(choices_.usage());
     return StrCat(Event(chunk), kLastEvent);
   }
 
   std::string ErrorEvent(const grpc::Status& status) override { return Event(OpenAiErrorJson(ErrorOf(status, field_names_))); }
 
+  grpc::Status Keep(const ChatResponse& answer) override { return choices_.Keep(Choice(answer)); }
+
   HttpReply Whole(const ChatResponse& answer) override {
+    const Json last = Choice(answer);
     Json json = AnswerObject(identity_, "chat.completion");
-    json["choices"] = Json::array({{{"index", 0},
-                                    {"message", MessageJson(answer)},
-                                    {"logprobs", LogprobsJson(answer)},
-                                    {"finish_reason", FinishReasonJson(FinishOf(answer))}}});
-    AddStopReason(FinishOf(answer), json["choices"][0]);
     AddSession(answer.finish(), json);
-    json["usage"] = UsageJson(answer.finish().usage());
-    return {.body = Dumped(json)};
+    json["usage"] = UsageJson(choices_.usage());
+    return {.body = choices_.Whole(json, last)};
   }
 
   HttpReply Error(const grpc::Status& status) override { return OpenAiError(ErrorOf(status, field_names_)); }
 
  private:
+  Json Choice(const ChatResponse& answer) {
+    choices_.AddUsage(answer.finish().usage());
+    Json choice = {{"index", choices_.selected()},
+                   {"message", MessageJson(answer)},
+                   {"logprobs", LogprobsJson(answer)},
+                   {"finish_reason", FinishReasonJson(FinishOf(answer))}};
+    AddStopReason(FinishOf(answer), choice);
+    return choice;
+  }
+
   std::string Chunk(Json delta, Json logprobs, const moe::v1::Finish* finish) {
     Json chunk = AnswerObject(identity_, "chat.completion.chunk");
-    chunk["choices"] = Json::array({{{"index", 0},
+    chunk["choices"] = Json::array({{{"index", choices_.selected()},
                                      {"delta", std::move(delta)},
                                      {"logprobs", std::move(logprobs)},
                                      {"finish_reason", FinishReasonJson(finish)}}});
@@ -122,8 +138,8 @@ class ChatWriter final : public AnswerWriter<ChatResponse> {
   const AnswerIdentity identity_;
   const bool include_usage_;
   const std::vector<FieldName> field_names_;
-  bool begun_ = false;
-  moe::v1::Usage usage_;
+  Choices choices_;
+  std::vector<uint8_t> begun_;  // of each choice: whether its first event was written
 };
 
 }  // namespace

@@ -159,6 +159,7 @@ absl::StatusOr<ChatDraft> ReadChat(const std::string& body) {
   ChatDraft draft;
   MOED_RETURN_IF_ERROR(ReadParameters(json, ChatParameters(), CommonParameters(), draft));
   if (draft.request.messages().empty()) return InvalidArgument("messages: missing or empty");
+  MOED_RETURN_IF_ERROR(CheckChoices(draft, 1));
   if (draft.allowed_tools) MOED_RETURN_IF_ERROR(KeepAllowedTools(*draft.allowed_tools, draft.request));
   if (draft.response.top_logprobs() > 0 && !draft.response.logprobs())
     return InvalidArgument("top_logprobs: needs logprobs: true");

@@ -26,7 +26,11 @@ constexpr Parameter<AnswerOptions> kStreamOptions[] = {
     {"include_usage", ApplyIncludeUsage}, {"include_obfuscation", nullptr}, {"continuous_usage_stats", nullptr}};
 absl::Status ApplyStreamOptions(const Json& value, AnswerOptions& options) { return ReadMembers(value, kStreamOptions, options); }
 
-absl::Status ApplyN(const Json& value, AnswerOptions&) { return OnlyValue(value, 1, "one answer is given to a request"); }
+absl::Status ApplyN(const Json& value, AnswerOptions& options) {
+  MOED_ASSIGN_OR_RETURN(options.choices, Int32Of(value));
+  if (options.choices >= 1 && options.choices <= kMostChoices) return absl::OkStatus();
+  return InvalidArgument(options.choices, " is not in [1, ", kMostChoices, "]");
+}
 
 constexpr Parameter<AnswerOptions> kParameters[] = {
     {"model", ApplyModel}, {"stream", ApplyStream}, {"stream_options", ApplyStreamOptions}, {"n", ApplyN}, {"user", nullptr},
@@ -41,6 +45,16 @@ std::span<const Parameter<AnswerOptions>> CommonParameters() {
     return rows;
   }();
   return all;
+}
+
+absl::Status CheckChoices(const AnswerOptions& options, size_t prompts) {
+  const size_t choices = prompts * static_cast<size_t>(options.choices);
+  if (choices > static_cast<size_t>(kMostChoices)) {
+    return InvalidArgument("n: ", options.choices, " for each of ", prompts, " prompts are ", choices, " choices, at most ",
+                           kMostChoices, " are given");
+  }
+  if (choices == 1 || options.session.id.empty()) return absl::OkStatus();
+  return InvalidArgument("session_id: a conversation goes on in one way, but ", choices, " choices are asked for");
 }
 
 }  // namespace moed::http

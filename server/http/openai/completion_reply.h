@@ -4,12 +4,13 @@
 #include <memory>
 
 #include "server/http/api/relay.h"
+#include "server/http/openai/completion_request.h"
 #include "server/http/openai/reply.h"
 
 namespace moed::http {
 
-// options.include_usage: in an event of its own, before the last; the others then have the member with null.
+// draft.include_usage: in an event of its own, before the last; the others then have the member with null.
 std::unique_ptr<AnswerWriter<moe::v1::GenerateResponse>> MakeCompletionWriter(AnswerIdentity identity,
-                                                                              const AnswerOptions& options);
+                                                                              const CompletionDraft& draft);
 
 }  // namespace moed::http

@@ -1,5 +1,7 @@
 #include "server/http/openai/completion_request.h"
 
+#include <algorithm>
+
 #include "server/http/openai/common_parameters.h"
 
 namespace moed::http {
@@ -23,12 +25,15 @@ absl::Status TakePrompt(const Json& value, moe::v1::GenerateRequest& request) {
   return absl::OkStatus();
 }
 
-// A text, token ids, or an array that holds one of these.
+// A text, token ids, or an array of these.
 absl::Status ApplyPrompt(const Json& value, CompletionDraft& draft) {
   const bool wraps = value.is_array() && !value.empty() && !value[0].is_number();
-  if (!wraps) return TakePrompt(value, draft.request);
-  if (value.size() != 1) return InvalidArgument(value.size(), " prompts: a request takes one");
-  return InParameter("[0]", TakePrompt(value[0], draft.request));
+  if (!wraps) return TakePrompt(value, draft.prompts.emplace_back());
+  if (value.size() > static_cast<size_t>(kMostChoices)) {
+    return InvalidArgument(value.size(), " prompts, at most ", kMostChoices, " are taken");
+  }
+  draft.prompts.reserve(value.size());
+  return ReadElements(value, [&](const Json& prompt) { return TakePrompt(prompt, draft.prompts.emplace_back()); });
 }
 
 absl::Status ApplyMaxTokens(const Json& value, CompletionDraft& draft) {
@@ -50,10 +55,16 @@ absl::Status ApplyAddSpecialTokens(const Json& value, CompletionDraft& draft) {
   return absl::OkStatus();
 }
 
-absl::Status ApplyEcho(const Json& value, CompletionDraft&) { return OnlyValue(value, false, "prompts are not echoed"); }
-absl::Status ApplyBestOf(const Json& value, CompletionDraft&) {
-  return OnlyValue(value, 1, "one answer is computed for a request");
+absl::Status ApplyEcho(const Json& value, CompletionDraft& draft) {
+  MOED_ASSIGN_OR_RETURN(draft.echo, BoolOf(value));
+  return absl::OkStatus();
 }
+
+absl::Status ApplyBestOf(const Json& value, CompletionDraft& draft) {
+  MOED_ASSIGN_OR_RETURN(draft.best_of, Int32Of(value));
+  return absl::OkStatus();
+}
+
 absl::Status ApplySuffix(const Json& value, CompletionDraft&) {
   return OnlyValue(value, "", "nothing is inserted before a suffix");
 }
@@ -69,14 +80,23 @@ constexpr Parameter<CompletionDraft> kParameters[] = {
 };
 
 constexpr FieldName kFieldNames[] = {
-    {"text", "prompt"},
-    {"token_ids", "prompt"},
-    {"max_new_tokens", "max_tokens"},
-    {"min_new_tokens", "min_tokens"},
-    {"stop_strings", "stop"},
-    {"include_stop_string", "include_stop_str_in_output"},
-    {"top_logprobs", "logprobs"},
+    {"max_new_tokens", "max_tokens"}, {"min_new_tokens", "min_tokens"},
+    {"stop_strings", "stop"},         {"include_stop_string", "include_stop_str_in_output"},
+    {"top_logprobs", "logprobs"},     {"prompt_logprobs", "echo"},
 };
+
+// What the daemon is asked for so that the prompts can be echoed.
+absl::Status PrepareEcho(CompletionDraft& draft) {
+  const bool has_ids = std::ranges::any_of(draft.prompts, [](const auto& prompt) { return prompt.has_token_ids(); });
+  const bool generates = draft.stopping.max_new_tokens() != 0;
+  if (generates && !has_ids && !draft.response.logprobs()) return absl::OkStatus();
+  if (draft.stream) {
+    return InvalidArgument(
+        "stream: with echo an answer is whole where it has logprobs, no tokens of its own, or a prompt of token ids");
+  }
+  draft.response.set_prompt_logprobs(true);
+  return absl::OkStatus();
+}
 
 }  // namespace
 
@@ -88,7 +108,13 @@ absl::StatusOr<CompletionDraft> ReadCompletion(const std::string& body) {
   CompletionDraft draft;
   draft.stopping.set_max_new_tokens(kDefaultMaxTokens);
   MOED_RETURN_IF_ERROR(ReadParameters(json, CompletionParameters(), CommonParameters(), draft));
-  if (draft.request.prompt_case() == moe::v1::GenerateRequest::PROMPT_NOT_SET) return InvalidArgument("prompt: missing");
+  if (draft.prompts.empty()) return InvalidArgument("prompt: missing");
+  MOED_RETURN_IF_ERROR(CheckChoices(draft, draft.prompts.size()));
+  if (draft.best_of.value_or(draft.choices) != draft.choices) {
+    return InvalidArgument("best_of: ", *draft.best_of,
+                           " answers to choose from; all that are computed are given, which n = ", draft.choices, " says");
+  }
+  if (draft.echo) MOED_RETURN_IF_ERROR(PrepareEcho(draft));
   return draft;
 }
 

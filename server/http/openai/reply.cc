@@ -81,6 +81,35 @@ Json UsageJson(const moe::v1::Usage& usage) {
           {"prompt_tokens_details", {{"cached_tokens", usage.cached_tokens()}}}};
 }
 
+void Choices::AddUsage(const moe::v1::Usage& usage) {
+  usage_.set_completion_tokens(usage_.completion_tokens() + usage.completion_tokens());
+  if (selected_ % each_ != 0) return;
+  usage_.set_prompt_tokens(usage_.prompt_tokens() + usage.prompt_tokens());
+  usage_.set_cached_tokens(usage_.cached_tokens() + usage.cached_tokens());
+}
+
+grpc::Status Choices::Keep(const Json& choice) {
+  constexpr size_t kMostBytes = size_t{16} << 20;
+  kept_[selected_] = Dumped(choice);
+  kept_bytes_ += kept_[selected_].size();
+  if (kept_bytes_ <= kMostBytes) return grpc::Status::OK;
+  return {grpc::StatusCode::RESOURCE_EXHAUSTED, StrCat("the choices take more than the ", kMostBytes,
+                                                       " bytes that one answer may: have it streamed, or ask for less at once")};
+}
+
+std::string Choices::Whole(const Json& answer, const Json& last) {
+  kept_[selected_] = Dumped(last);
+  std::string body = Dumped(answer);
+  body.back() = ',';  // of the object's end
+  body += "\"choices\":[";
+  for (size_t i = 0; i < kept_.size(); ++i) {
+    if (i > 0) body += ',';
+    body += kept_[i];
+    kept_[i] = std::string();
+  }
+  return body + "]}";
+}
+
 std::string Event(const Json& json) { return StrCat("data: ", Dumped(json), "\n\n"); }
 
 }  // namespace moed::http
