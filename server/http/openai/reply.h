@@ -26,6 +26,8 @@ void AddStopReason(const moe::v1::Finish* finish, Json& choice);
 // "stop", "length", "tool_calls"; null where the answer has not ended.
 Json FinishReasonJson(const moe::v1::Finish* finish);
 Json UsageJson(const moe::v1::Usage& usage);
+// Each with its logprob and its likeliest alternatives.
+Json TokensJson(const google::protobuf::RepeatedPtrField<moe::v1::TokenLogprob>& tokens);
 
 std::string Event(const Json& json);  // "data: {...}\n\n"
 inline constexpr std::string_view kLastEvent = "data: [DONE]\n\n";
