@@ -27,6 +27,7 @@
 #include "server/http/openai/reply.h"
 #include "server/http/options.h"
 #include "server/http/page.h"
+#include "server/http/responses/responses.h"
 #include "server/http/router.h"
 #include "server/http/upstream/daemon.h"
 #include "server/wire/openssl_exit.h"
@@ -71,6 +72,7 @@ std::vector<Route> MakeRoutes(Daemon& daemon, const ModelNames& models, ExpertWa
        }},
       {"POST", "/v1/completions", false, OpenAiError, [&](const auto& exchange) { HandleCompletion(daemon, models, exchange); }},
       {"POST", "/v1/chat/completions", false, OpenAiError, [&](const auto& exchange) { HandleChat(daemon, models, exchange); }},
+      {"POST", "/v1/responses", false, OpenAiError, [&](const auto& exchange) { HandleResponses(daemon, models, exchange); }},
       {"POST", "/v1/messages", false, AnthropicError, [&](const auto& exchange) { HandleMessages(daemon, models, exchange); },
        /*tensors=*/false, Scope::kInfer, kAnthropicId},
       {"POST", "/v1/messages/count_tokens", false, AnthropicError,

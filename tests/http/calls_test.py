@@ -7,6 +7,8 @@ import sys
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
+import grpc
+
 from tests.http.front import CALL_SECONDS
 from tests.http.scripted_daemon import ScriptedDaemon, ScriptedDaemonTest
 from tests.real_programs import main
@@ -14,6 +16,16 @@ from tests.real_programs import main
 pb: Any = None  # made from proto/ when the tests begin
 ARGUMENTS = '{"place": "Oslo"}'
 REQUEST = {"model": "scripted", "messages": [{"role": "user", "content": "x"}]}
+RESPONSES_REQUEST = {"model": "scripted", "input": "x"}
+# What every answer is made of, as items of /v1/responses.
+REASONING = {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "Hm. "}], "status": "completed"}
+SAID = {
+    "type": "message",
+    "status": "completed",
+    "role": "assistant",
+    "content": [{"type": "output_text", "text": "Let me see.", "annotations": [], "logprobs": []}],
+}
+CALLED = {"type": "function_call", "status": "completed", "call_id": "call-1", "name": "weather", "arguments": ARGUMENTS}
 
 
 class Caller:
@@ -22,6 +34,7 @@ class Caller:
     def __init__(self) -> None:
         self.request: Any = None
         self.metadata: dict[str, str] = {}
+        self.breaks_off = False  # streams, after their first message
 
     def daemon(self) -> ScriptedDaemon:
         unary = {"/moe.v1.Inference/Chat": self.whole, "/moe.v1.Inference/Generate": self.generate}
@@ -50,6 +63,8 @@ class Caller:
     def stream(self, body: bytes, context: Any) -> Iterator[bytes]:
         for part in self.parts(body, context):
             yield part.SerializeToString()
+            if self.breaks_off:
+                context.abort(grpc.StatusCode.UNAVAILABLE, "the daemon is ending")
 
     def whole(self, body: bytes, context: Any) -> bytes:
         answer = pb.ChatResponse()
@@ -121,6 +136,106 @@ class CallsTest(ScriptedDaemonTest):
         )
         self.assertEqual([choice["finish_reason"] for choice in choices], [None] * 5 + ["tool_calls"])
 
+    def items(self, response: Any) -> list[dict[str, Any]]:
+        """Of an answer of /v1/responses, without their ids, which all differ."""
+        output = response["output"]
+        self.assertEqual(len({item["id"] for item in output}), len(output))
+        return [{name: value for name, value in item.items() if name != "id"} for item in output]
+
+    def test_a_whole_response(self) -> None:
+        status, answer = self.front.post("/v1/responses", RESPONSES_REQUEST)
+        self.assertEqual((status, answer["status"]), (200, "completed"), answer)
+        self.assertEqual(self.items(answer), [REASONING, CALLED])
+        usage = answer["usage"]
+        self.assertEqual((usage["input_tokens"], usage["output_tokens"], usage["total_tokens"]), (3, 5, 8))
+        self.assertEqual(usage["input_tokens_details"]["cached_tokens"], 2)
+
+    def response_events(self) -> list[dict[str, Any]]:
+        with self.front.stream("/v1/responses", {**RESPONSES_REQUEST, "stream": True}) as answer:
+            *blocks, end = answer.read().decode().split("\n\n")
+        self.assertEqual(end, "")
+        events = [json.loads(block.split("\ndata: ")[1]) for block in blocks]
+        self.assertEqual([event["sequence_number"] for event in events], list(range(len(events))))
+        return events
+
+    def test_a_stream_of_a_response(self) -> None:
+        events = self.response_events()
+
+        def item(*kinds: str) -> list[str]:
+            return ["output_item.added", *kinds, "output_item.done"]
+
+        def part(text: str) -> list[str]:
+            return ["content_part.added", f"{text}.delta", f"{text}.done", "content_part.done"]
+
+        arguments = "function_call_arguments"
+        kinds = [
+            *("created", "in_progress"),
+            *item(*part("reasoning_text")),
+            *item(*part("output_text")),
+            *item(f"{arguments}.delta", f"{arguments}.delta", f"{arguments}.done"),
+            "completed",
+        ]
+        self.assertEqual([event["type"] for event in events], [f"response.{kind}" for kind in kinds])
+        self.assertEqual(self.items(events[-1]["response"]), [REASONING, SAID, CALLED])
+        begun = [event["item"] for event in events if event["type"] == "response.output_item.added"]
+        shown = [(each["status"], each.get("content", []), each.get("arguments", "")) for each in begun]
+        self.assertEqual(shown, [("in_progress", [], "")] * 3)
+        deltas = [(event["output_index"], event["delta"]) for event in events if event["type"].endswith(".delta")]
+        self.assertEqual(deltas, [(0, "Hm. "), (1, "Let me see."), (2, ARGUMENTS[:7]), (2, ARGUMENTS[7:])])
+
+    def test_a_response_that_breaks_off_has_failed(self) -> None:
+        self.daemon.breaks_off = True
+        self.addCleanup(setattr, self.daemon, "breaks_off", False)
+        *_, error, failed = self.response_events()
+        self.assertEqual((error["type"], error["code"], error["message"]), ("error", "unavailable", "the daemon is ending"))
+        response = failed["response"]
+        self.assertEqual((failed["type"], response["status"], response["usage"]), ("response.failed", "failed", None))
+        self.assertEqual(response["error"], {"code": "server_error", "message": "the daemon is ending"})
+        self.assertEqual(self.items(response), [{**REASONING, "status": "incomplete"}])
+
+    def test_items_reach_the_daemon(self) -> None:
+        call = {"type": "function_call", "id": "fc", "name": "weather", "arguments": ARGUMENTS, "status": "completed"}
+        thought = {"type": "reasoning", "id": "rs", "summary": [], "content": [{"type": "reasoning_text", "text": "r"}]}
+        parts = [{"type": "output_text", "text": "So.", "annotations": [], "logprobs": []}, {"type": "refusal", "refusal": "No."}]
+        said = {"type": "message", "id": "m", "role": "assistant", "status": "completed", "phase": "commentary", "content": parts}
+        given = [
+            {"role": "developer", "content": "Be brief."},
+            {"role": "user", "content": [{"type": "input_text", "text": "Weather?"}]},
+            *(thought, said, {**call, "call_id": "c"}, {**call, "call_id": "d"}),
+            {"type": "function_call_output", "call_id": "d", "output": "Rain"},
+            {"type": "function_call_output", "call_id": "c", "output": [{"type": "input_text", "text": "Sun"}]},
+            *({**call, "call_id": "e"}, {**thought, "encrypted_content": "x"}),
+        ]
+        schema = {"type": "object", "properties": {"z": {"type": "string"}, "a": {"type": "integer"}}}
+        tool = {"type": "function", "name": "weather", "description": "d", "parameters": schema, "strict": True}
+        choice = {"type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "name": "weather"}]}
+        wanted = {
+            "instructions": "Be kind.",
+            "tools": [{"type": "function", "name": "other"}, tool],
+            "tool_choice": choice,
+            "parallel_tool_calls": False,
+            "reasoning": {"effort": "low"},
+            "text": {"format": {"type": "json_schema", "name": "n", "schema": schema, "strict": True}},
+        }
+        status, answer = self.front.post("/v1/responses", {**RESPONSES_REQUEST, "input": given, **wanted})
+        self.assertEqual(status, 200, answer)
+        request = self.daemon.request
+        roles = [message.role for message in request.messages]
+        self.assertEqual(roles, ["system", "user", "assistant", "tool", "tool", "assistant", "assistant"])
+        texts = ["".join(part.text for part in message.content) for message in request.messages]
+        self.assertEqual(texts, ["Be kind.\n\nBe brief.", "Weather?", "So.No.", "Rain", "Sun", "", ""])
+        calls = [[each.id for each in message.tool_calls] for message in request.messages]
+        self.assertEqual(calls, [[], [], ["c", "d"], [], [], ["e"], []])
+        self.assertEqual(request.messages[2].tool_calls[0], pb.ToolCall(id="c", name="weather", arguments=ARGUMENTS))
+        self.assertEqual([message.reasoning for message in request.messages], ["", "", "r", "", "", "", "r"])
+        results = [(message.tool_call_id, message.name) for message in request.messages if message.role == "tool"]
+        self.assertEqual(results, [("d", "weather"), ("c", "weather")])
+        parameters = json.dumps(schema, separators=(",", ":"))
+        self.assertEqual(list(request.tools), [pb.Tool(name="weather", description="d", parameters=parameters, strict=True)])
+        self.assertEqual(request.tool_choice, pb.ToolChoice(kind=pb.ToolChoice.REQUIRED, at_most_one=True))
+        self.assertEqual(json.loads(request.template_variables), {"reasoning_effort": "low"})
+        self.assertEqual(request.format.json_schema, parameters)
+
     def test_priorities_reach_the_daemon(self) -> None:
         high, normal, low = pb.PRIORITY_HIGH, pb.PRIORITY_NORMAL, pb.PRIORITY_LOW
         names = [("high", high), ("normal", normal), ("low", low), ("urgent", None), (1, None)]
@@ -136,6 +251,7 @@ class CallsTest(ScriptedDaemonTest):
         ]
         paths = (
             ("/v1/chat/completions", REQUEST, names),
+            ("/v1/responses", RESPONSES_REQUEST, names),
             ("/v1/completions", {"model": "scripted", "prompt": "x"}, names),
             ("/v1/messages", {**REQUEST, "max_tokens": 9}, names),
             ("/v2/models/scripted/generate", {"text_input": "x"}, names[:3] + levels),
@@ -151,9 +267,14 @@ class CallsTest(ScriptedDaemonTest):
                         self.assertEqual(self.daemon.request.priority, wanted)
 
     def test_what_proxies_choose_by_reaches_the_daemon(self) -> None:
-        for path, session in (("/v1/chat/completions", {"session_id": "s"}), ("/v1/messages", {})):
+        messages = {**REQUEST, "max_tokens": 9}
+        for path, request, session in (
+            ("/v1/chat/completions", messages, {"session_id": "s"}),
+            ("/v1/responses", RESPONSES_REQUEST, {"session_id": "s"}),
+            ("/v1/messages", messages, {}),
+        ):
             for stream in (False, True):
-                body = json.dumps({**REQUEST, **session, "max_tokens": 9, "stream": stream}).encode()
+                body = json.dumps({**request, **session, "stream": stream}).encode()
                 for topic in ("recipes", "a\tb", "x" * 2000):
                     headers = {"content-type": "application/json", "moe-topic": topic}
                     status, answer = self.front.request("POST", path, body, headers)

@@ -7,9 +7,10 @@ from tools.daemon import ROOT
 
 BOTH = ("/v1/completions", "/v1/chat/completions")
 TABLES = {
-    "Both of OpenAI's endpoints": BOTH,
+    "`/v1/completions` and `/v1/chat/completions`": BOTH,
     "`/v1/completions` besides": BOTH[:1],
     "`/v1/chat/completions` besides": BOTH[1:],
+    "`/v1/responses`": ("/v1/responses",),
     "`/v1/messages`": ("/v1/messages",),
     "The Open Inference Protocol": ("/v2/models",),
 }

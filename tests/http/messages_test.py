@@ -7,29 +7,15 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from tests.http.client_library import main
+from tests.http.conversation_rig import MODEL, SCHEMA, ConversationTest
 from tests.http.front import Front, front_of
-from tests.http.served import ServedTest
 from tests.tokens import write_tokens
-from tools.daemon import DEMO_CHECKPOINT, pack
 
 with contextlib.suppress(ImportError):  # before main() has found a Python that has it
     import anthropic
 
 REQUIREMENTS = ("anthropic==2.12.0",)
-MODEL = "demo"
 MESSAGES = [{"role": "user", "content": "Tell me of a little fox."}]
-# Shows calls as Hermes' models write them, and opens the reasoning where it is told to.
-TEMPLATE = (
-    "{% for m in messages %}<|user|>{{ m.reasoning or '' }}{{ m.content or '' }}{{ m.tool_calls|tojson if m.tool_calls }}"
-    "{{ m.tool_call_id }}{% endfor %}<|assistant|>{{ tools|tojson if tools }}"
-    "{% if thinking is defined %}<think>{{ '' if thinking else '</think>' }}{% endif %}{# <tool_call> #}"
-)
-SCHEMA = {
-    "type": "object",
-    "properties": {"animal": {"enum": ["fox", "cat"]}, "hops": {"type": "integer", "minimum": 1, "maximum": 9}},
-    "required": ["animal", "hops"],
-    "additionalProperties": False,
-}
 TOOL = {"name": "look", "description": "Looks for an animal", "input_schema": SCHEMA}
 
 
@@ -43,15 +29,8 @@ def client_of(front: Front, **key: str) -> Iterator[Any]:
         yield client
 
 
-class MessagesTest(ServedTest):
+class MessagesTest(ConversationTest):
     client: ClassVar[Any]
-
-    @classmethod
-    def pack(cls) -> pathlib.Path:
-        template = cls.folder / "template.jinja"
-        template.write_text(TEMPLATE)
-        formats = ("--expert-formats", "q8", "--trunk-format", "q8")
-        return pack(cls.binaries, DEMO_CHECKPOINT, cls.folder / f"{MODEL}.moed", *formats, "--chat-template", str(template))
 
     @classmethod
     def setUpClass(cls) -> None:

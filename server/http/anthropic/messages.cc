@@ -10,12 +10,7 @@
 namespace moed::http {
 
 void HandleMessages(Daemon& daemon, const ModelNames& models, const std::shared_ptr<Exchange>& exchange) {
-  AnswerByModel<moe::v1::ChatResponse>(
-      daemon, models, exchange, {"msg_", AnthropicError}, ReadMessagesRequest, MakeMessagesWriter,
-      [](auto& stub, auto* context, const auto* request, auto* reactor) { stub.ChatStream(context, request, reactor); },
-      [](auto& stub, auto* context, const auto* request, auto* response, auto callback) {
-        stub.Chat(context, request, response, std::move(callback));
-      });
+  AnswerConversation(daemon, models, exchange, {"msg_", AnthropicError}, ReadMessagesRequest, MakeMessagesWriter);
 }
 
 void HandleCountTokens(Daemon& daemon, const ModelNames& models, const std::shared_ptr<Exchange>& exchange) {

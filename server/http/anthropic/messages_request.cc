@@ -206,7 +206,7 @@ constexpr FieldName kFieldNames[] = {
     {"format", "output_config.format"},
     {"json_schema", "output_config.format.schema"},
     {"kind", "tool_choice.type"},
-    {"name", "tool_choice.name"},
+    {"tool_choice.name", "tool_choice.name"},
 };
 
 absl::StatusOr<MessagesDraft> Read(const std::string& body) {

@@ -45,16 +45,19 @@ std::string ParameterName(std::string_view path, std::span<const FieldName> name
   const size_t index = std::min(path.find('['), path.size());
   const std::string_view whole = path.substr(0, index);
   const std::string_view last = whole.substr(whole.rfind('.') + 1);
-  for (const FieldName& name : names) {
-    if (name.field == last) return StrCat(name.parameter, path.substr(index));
+  for (const std::string_view field : {whole, last}) {
+    for (const FieldName& name : names) {
+      if (name.field == field) return StrCat(name.parameter, path.substr(index));
+    }
   }
   return StrCat(last, path.substr(index));
 }
 
-void Describe(const google::rpc::BadRequest& bad, std::span<const FieldName> names, ApiError& error) {
+void Describe(const google::rpc::BadRequest& bad, std::span<const FieldName> names, const FieldPlace& place, ApiError& error) {
   error.message.clear();
   for (const auto& violation : bad.field_violations()) {
-    const std::string name = ParameterName(violation.field(), names);
+    std::string name = place ? place(violation.field()) : "";
+    if (name.empty()) name = ParameterName(violation.field(), names);
     if (error.parameter.empty()) error.parameter = name;
     error.message += StrCat(error.message.empty() ? "" : "; ", name, ": ", violation.description());
   }
@@ -96,7 +99,7 @@ ApiError ErrorOf(const absl::Status& status) {
   return error;
 }
 
-ApiError ErrorOf(const grpc::Status& status, std::span<const FieldName> names) {
+ApiError ErrorOf(const grpc::Status& status, std::span<const FieldName> names, const FieldPlace& place) {
   const StatusRow& row = RowOf(status.error_code());
   ApiError error{.status = row.status, .message = status.error_message(), .code = std::string(row.name)};
   NameInWords(names, error);
@@ -107,7 +110,7 @@ ApiError ErrorOf(const grpc::Status& status, std::span<const FieldName> names) {
     google::rpc::RetryInfo retry;
     google::rpc::ErrorInfo info;
     if (detail.UnpackTo(&bad) && bad.field_violations_size() > 0) {
-      Describe(bad, names, error);
+      Describe(bad, names, place, error);
     } else if (detail.UnpackTo(&retry)) {
       error.retry_seconds = static_cast<double>(retry.retry_delay().seconds()) + retry.retry_delay().nanos() * 1e-9;
     } else if (detail.UnpackTo(&info)) {

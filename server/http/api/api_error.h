@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -30,17 +31,20 @@ struct ApiError {
   std::optional<PromptBeyondContext> beyond_context = std::nullopt;  // APIs have words of their own for it
 };
 
-// How a field of the daemon's requests is called in an API: the last part of its path, without an index.
+// How a field of the daemon's requests is called in an API: its path up to an index, or the last part of that.
 struct FieldName {
   std::string_view field;
   std::string_view parameter;
 };
 
+// Where a field of the daemon's requests stands in an API's, for those that no name alone can tell; "" = its name can.
+using FieldPlace = std::function<std::string(std::string_view path)>;
+
 // Of a check that failed here. INVALID_ARGUMENT begins with the parameter: "stop[3]: 5 is no string".
 ApiError ErrorOf(const absl::Status& status);
 // Of a call that failed. RESOURCE_EXHAUSTED is 429 with google.rpc.RetryInfo, else 413. The fields of google.rpc.BadRequest take
-// the names of the API, those without a row keep their own.
-ApiError ErrorOf(const grpc::Status& status, std::span<const FieldName> names);
+// the names of the API, those without a row keep their own; what `place` has an answer for is called so instead.
+ApiError ErrorOf(const grpc::Status& status, std::span<const FieldName> names, const FieldPlace& place = {});
 
 // The header that says how long to wait, where the daemon did.
 void AddRetryAfter(const ApiError& error, HttpReply& reply);

@@ -81,4 +81,16 @@ void AnswerByModel(Daemon& daemon, const ModelNames& models, const std::shared_p
   }
 }
 
+// The same of conversations.
+template <class Read, class MakeWriter>
+void AnswerConversation(Daemon& daemon, const ModelNames& models, const std::shared_ptr<Exchange>& exchange,
+                        const AnswerForm& form, Read read, MakeWriter make_writer) {
+  AnswerByModel<moe::v1::ChatResponse>(
+      daemon, models, exchange, form, read, make_writer,
+      [](auto& stub, auto* context, const auto* request, auto* reactor) { stub.ChatStream(context, request, reactor); },
+      [](auto& stub, auto* context, const auto* request, auto* response, auto callback) {
+        stub.Chat(context, request, response, std::move(callback));
+      });
+}
+
 }  // namespace moed::http

@@ -65,15 +65,17 @@ absl::Status ReadElements(const Json& array, Read read) {
   return absl::OkStatus();
 }
 
-// `Draft` is a `Common`: parameters stand in one of the two tables.
-template <class Draft, class Common>
-absl::Status ReadParameters(const Json& body, std::span<const Parameter<Draft>> own, std::span<const Parameter<Common>> common,
-                            Draft& draft) {
+// `Draft` is a `Between`, and that a `Common`: parameters stand in one of the three tables.
+template <class Draft, class Between, class Common>
+absl::Status ReadParameters(const Json& body, std::span<const Parameter<Draft>> own, std::span<const Parameter<Between>> between,
+                            std::span<const Parameter<Common>> common, Draft& draft) {
   if (!body.is_object()) return InvalidArgument("the body must be a JSON object");
   for (const auto& [name, value] : body.items()) {
     if (value.is_null()) continue;
     if (const Parameter<Draft>* parameter = FindParameter(own, name)) {
       MOED_RETURN_IF_ERROR(ApplyParameter(*parameter, value, draft));
+    } else if (const Parameter<Between>* parameter = FindParameter(between, name)) {
+      MOED_RETURN_IF_ERROR(ApplyParameter(*parameter, value, static_cast<Between&>(draft)));
     } else if (const Parameter<Common>* parameter = FindParameter(common, name)) {
       MOED_RETURN_IF_ERROR(ApplyParameter(*parameter, value, static_cast<Common&>(draft)));
     } else {
@@ -83,6 +85,13 @@ absl::Status ReadParameters(const Json& body, std::span<const Parameter<Draft>> 
   return absl::OkStatus();
 }
 
+// The same of two tables.
+template <class Draft, class Common>
+absl::Status ReadParameters(const Json& body, std::span<const Parameter<Draft>> own, std::span<const Parameter<Common>> common,
+                            Draft& draft) {
+  return ReadParameters(body, own, std::span<const Parameter<Common>>(), common, draft);
+}
+
 // Whether an object has a member that is not null.
 bool HasMember(const Json& object, std::string_view name);
 
@@ -90,6 +99,13 @@ absl::StatusOr<bool> BoolOf(const Json& value);
 absl::StatusOr<double> NumberOf(const Json& value);  // finite as a float
 absl::StatusOr<std::string> StringOf(const Json& value);
 absl::StatusOr<int32_t> Int32Of(const Json& value);
+
+// A string into a field, whose accessor is `kMutable`.
+template <class Message, std::string* (Message::*kMutable)()>
+absl::Status ApplyString(const Json& value, Message& message) {
+  MOED_ASSIGN_OR_RETURN(*(message.*kMutable)(), StringOf(value));
+  return absl::OkStatus();
+}
 
 // For values that are taken only as what they are without the parameter: `what` says what is not offered.
 absl::Status OnlyValue(const Json& value, const Json& only, std::string_view what);

@@ -10,25 +10,10 @@ namespace moed::http {
 namespace {
 
 using moe::v1::ChatResponse;
-using moe::v1::TokenLogprob;
-
-// A token may be half a character: its bytes stand beside its text.
-Json TokenJson(const TokenLogprob& token) {
-  Json bytes = Json::array();
-  for (const unsigned char c : token.token()) bytes.push_back(c);
-  return {{"token", token.token()}, {"logprob", token.logprob()}, {"bytes", bytes}};
-}
 
 Json LogprobsJson(const ChatResponse& message) {
   if (message.logprobs().empty()) return nullptr;
-  Json content = Json::array();
-  for (const TokenLogprob& token : message.logprobs()) {
-    Json json = TokenJson(token);
-    json["top_logprobs"] = Json::array();
-    for (const TokenLogprob& other : token.top()) json["top_logprobs"].push_back(TokenJson(other));
-    content.push_back(std::move(json));
-  }
-  return {{"content", content}, {"refusal", nullptr}};
+  return {{"content", TokensJson(message.logprobs())}, {"refusal", nullptr}};
 }
 
 // Of a stream what follows of a call, of a whole answer the call.

@@ -1,27 +1,23 @@
 // /v1/chat/completions: from its JSON to a request of the daemon.
 #pragma once
 
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "server/http/api/answer.h"
 #include "server/http/api/api_error.h"
 #include "server/http/api/parameters.h"
+#include "server/http/openai/conversation.h"
 
 namespace moed::http {
 
-struct ChatDraft : AnswerOptions {
-  moe::v1::ChatRequest request;  // its messages and tools; the rest when it is sent
-  Json template_variables = Json::object();
-  std::optional<std::vector<std::string>> allowed_tools;  // by their names; all where it is absent
-  bool parallel_tool_calls = true;
+struct ChatDraft : ConversationDraft {
   std::string_view max_tokens_name = "max_completion_tokens";  // the one of its two that was given
 };
 
+// Beside those of conversations.
 std::span<const Parameter<ChatDraft>> ChatParameters();
 // The daemon's fields that have another name in this request.
 std::vector<FieldName> ChatFieldNames(const ChatDraft& draft);

@@ -1,5 +1,7 @@
 #include "server/http/openai/reply.h"
 
+#include <utility>
+
 #include "core/base/status.h"
 
 namespace moed::http {
@@ -20,6 +22,13 @@ std::string_view ErrorType(int status) {
     default:
       return status < 500 ? "invalid_request_error" : "server_error";
   }
+}
+
+// A token may be half a character: its bytes stand beside its text.
+Json TokenJson(const moe::v1::TokenLogprob& token) {
+  Json bytes = Json::array();
+  for (const unsigned char c : token.token()) bytes.push_back(c);
+  return {{"token", token.token()}, {"logprob", token.logprob()}, {"bytes", bytes}};
 }
 
 Json TextOrNull(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
@@ -108,6 +117,17 @@ std::string Choices::Whole(const Json& answer, const Json& last) {
     kept_[i] = std::string();
   }
   return body + "]}";
+}
+
+Json TokensJson(const google::protobuf::RepeatedPtrField<moe::v1::TokenLogprob>& tokens) {
+  Json list = Json::array();
+  for (const moe::v1::TokenLogprob& token : tokens) {
+    Json json = TokenJson(token);
+    json["top_logprobs"] = Json::array();
+    for (const moe::v1::TokenLogprob& other : token.top()) json["top_logprobs"].push_back(TokenJson(other));
+    list.push_back(std::move(json));
+  }
+  return list;
 }
 
 std::string Event(const Json& json) { return StrCat("data: ", Dumped(json), "\n\n"); }

@@ -29,6 +29,8 @@ void AddStopReason(const moe::v1::Finish* finish, Json& choice);
 // "stop", "length", "tool_calls"; null where the answer has not ended.
 Json FinishReasonJson(const moe::v1::Finish* finish);
 Json UsageJson(const moe::v1::Usage& usage);
+// Each with its logprob and its likeliest alternatives.
+Json TokensJson(const google::protobuf::RepeatedPtrField<moe::v1::TokenLogprob>& tokens);
 
 // The choices of one answer: of which one is spoken, what all of them took, and those that are whole before the last one is.
 class Choices {

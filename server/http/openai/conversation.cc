@@ -1,0 +1,97 @@
+#include "server/http/openai/conversation.h"
+
+#include <utility>
+
+#include "core/base/status.h"
+
+namespace moed::http {
+namespace {
+
+absl::Status ApplyTopLogprobs(const Json& value, ConversationDraft& draft) {
+  MOED_ASSIGN_OR_RETURN(const int32_t alternatives, Int32Of(value));
+  draft.response.set_top_logprobs(alternatives);
+  return absl::OkStatus();
+}
+
+absl::Status ApplyTemplateVariables(const Json& value, ConversationDraft& draft) {
+  if (!value.is_object()) return InvalidArgument(ShownJson(value), " is no object");
+  draft.template_variables.update(value);
+  return absl::OkStatus();
+}
+
+absl::Status ApplyParallelToolCalls(const Json& value, ConversationDraft& draft) {
+  MOED_ASSIGN_OR_RETURN(draft.parallel_tool_calls, BoolOf(value));
+  return absl::OkStatus();
+}
+
+absl::Status ApplyStore(const Json& value, ConversationDraft&) { return OnlyValue(value, false, "nothing is stored"); }
+
+absl::Status ApplyServiceTier(const Json& value, ConversationDraft&) {
+  if (value == "auto" || value == "default") return absl::OkStatus();
+  return InvalidArgument("there are no tiers; the values that are taken are \"auto\" and \"default\"");
+}
+
+constexpr Parameter<ConversationDraft> kParameters[] = {
+    {"top_logprobs", ApplyTopLogprobs},
+    {"chat_template_kwargs", ApplyTemplateVariables},  // vLLM's name
+    {"parallel_tool_calls", ApplyParallelToolCalls},
+    {"store", ApplyStore},
+    {"service_tier", ApplyServiceTier},
+};
+
+// The name and the description are for OpenAI's models.
+struct FormatDraft {
+  std::string type;
+  std::string schema;
+};
+absl::Status ApplyFormatType(const Json& value, FormatDraft& draft) {
+  MOED_ASSIGN_OR_RETURN(draft.type, StringOf(value));
+  return absl::OkStatus();
+}
+absl::Status ApplySchema(const Json& value, FormatDraft& draft) {
+  if (!value.is_object()) return InvalidArgument(ShownJson(value), " is no JSON schema, which is an object");
+  draft.schema = value.dump();
+  return absl::OkStatus();
+}
+absl::Status ApplySchemaStrict(const Json& value, FormatDraft&) {
+  return BoolOf(value).status();
+}  // answers are always held to it
+constexpr Parameter<FormatDraft> kSchema[] = {
+    {"name", nullptr}, {"description", nullptr}, {"schema", ApplySchema}, {"strict", ApplySchemaStrict}};
+absl::Status ApplyJsonSchema(const Json& value, FormatDraft& draft) { return ReadMembers(value, kSchema, draft); }
+constexpr Parameter<FormatDraft> kNestedFormat[] = {{"type", ApplyFormatType}, {"json_schema", ApplyJsonSchema}};
+constexpr Parameter<FormatDraft> kFlatFormat[] = {{"type", ApplyFormatType}, kSchema[0], kSchema[1], kSchema[2], kSchema[3]};
+
+}  // namespace
+
+std::span<const Parameter<ConversationDraft>> ConversationParameters() { return kParameters; }
+
+absl::Status ReadTextFormat(const Json& value, Layout layout, moe::v1::ChatRequest& request) {
+  const bool nested = layout == Layout::kNested;
+  FormatDraft format;
+  MOED_RETURN_IF_ERROR(nested ? ReadMembers(value, kNestedFormat, format) : ReadMembers(value, kFlatFormat, format));
+  if (format.type == "json_object") {
+    request.mutable_format()->set_json_object(true);
+  } else if (format.type == "json_schema") {
+    if (format.schema.empty()) return InvalidArgument(nested ? ".json_schema.schema" : ".schema", ": missing");
+    request.mutable_format()->set_json_schema(std::move(format.schema));
+  } else if (format.type != "text") {
+    return InvalidArgument(".type: allowed are text, json_object and json_schema");
+  }
+  return absl::OkStatus();
+}
+
+// gpt-oss' template has a variable of this name; others do not look at it.
+absl::Status ReadReasoningEffort(const Json& value, ConversationDraft& draft) {
+  MOED_ASSIGN_OR_RETURN(draft.template_variables["reasoning_effort"], StringOf(value));
+  return absl::OkStatus();
+}
+
+absl::Status FinishConversation(Layout layout, ConversationDraft& draft) {
+  if (draft.allowed_tools) MOED_RETURN_IF_ERROR(KeepAllowedTools(*draft.allowed_tools, layout, draft.request));
+  if (!draft.parallel_tool_calls) draft.request.mutable_tool_choice()->set_at_most_one(true);
+  if (!draft.template_variables.empty()) draft.request.set_template_variables(draft.template_variables.dump());
+  return absl::OkStatus();
+}
+
+}  // namespace moed::http

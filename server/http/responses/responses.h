@@ -1,0 +1,14 @@
+// The endpoint /v1/responses.
+#pragma once
+
+#include <memory>
+
+#include "server/http/api/model_names.h"
+#include "server/http/transport/exchange.h"
+#include "server/http/upstream/daemon.h"
+
+namespace moed::http {
+
+void HandleResponses(Daemon& daemon, const ModelNames& models, const std::shared_ptr<Exchange>& exchange);
+
+}  // namespace moed::http
