@@ -81,6 +81,13 @@ void AddPromptLogprobs(const std::vector<TokenId>& prompt, const FinishInfo& fin
 constexpr size_t kLeastTokenBytes = 3;
 constexpr size_t kLeastAlternativeBytes = 9;
 
+// Of the texts of its tokens, which its client chose.
+size_t PromptBytes(const std::vector<TokenId>& prompt, const Tokenizer& tokenizer) {
+  size_t bytes = 0;
+  for (const TokenId token : prompt) bytes += tokenizer.TokenBytes(token).size();
+  return bytes;
+}
+
 static_assert(RequestLimits().held_answer_bytes == chat::AnswerParser::kMostHeldBytes);
 
 }  // namespace
@@ -107,13 +114,18 @@ Encoded AnswerCall<Response>::NewMessage() {
 
 template <class Response>
 absl::Status AnswerCall<Response>::CheckAnswer(const EngineRequest& request) const {
+  const auto alternatives = static_cast<size_t>(request.top_logprobs);
+  const size_t each = kLeastTokenBytes + kLeastAlternativeBytes * (1 + alternatives);
+  const size_t most = limits().max_answer_bytes / 2;  // Encoded::bytes
+  if (request.prompt_logprobs && PromptBytes(request.prompt, *model_->tokenizer) + request.prompt.size() * each > most) {
+    return FieldError("response.prompt_logprobs", "those of ", request.prompt.size(), " tokens take more than the ", most,
+                      " bytes that one message may: ask for fewer response.top_logprobs, or for a shorter prompt's");
+  }
   if (streaming_ || !request.logprobs || !request.stopping.max_new_tokens) return absl::OkStatus();
   const auto tokens = static_cast<size_t>(*request.stopping.max_new_tokens);
-  const size_t each = kLeastTokenBytes + kLeastAlternativeBytes * (1 + static_cast<size_t>(request.top_logprobs));
-  const size_t most = limits().max_answer_bytes / 2;  // Encoded::bytes
   if (tokens * each <= most) return absl::OkStatus();
-  return FieldError("response.top_logprobs", request.top_logprobs, " alternatives for each of ", tokens,
-                    " tokens take more than the ", most, " bytes that one message may: have it streamed, or ask for less");
+  return FieldError("response.top_logprobs", alternatives, " alternatives for each of ", tokens, " tokens take more than the ",
+                    most, " bytes that one message may: have it streamed, or ask for less");
 }
 
 template <class Response>

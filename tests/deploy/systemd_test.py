@@ -17,12 +17,16 @@ class Units(RealProgramsTest):
     def setUp(self) -> None:
         if os.geteuid() != 0 or not SYSTEMD.exists():
             self.skipTest("takes root and systemd")
-        trial = ["unshare", "--mount", "--pid", "--fork", "mount", "-t", "tmpfs", "tmpfs", "/mnt"]
+        layers = (
+            "mkdir /mnt/upper /mnt/work /mnt/root && mount -t overlay overlay -o lowerdir=/,upperdir=/mnt/upper,workdir=/mnt/work"
+        )
+        mounts = f"mount -t tmpfs tmpfs /mnt && {layers} /mnt/root"
+        trial = ["unshare", "--mount", "--pid", "--cgroup", "--ipc", "--net", "--uts", "--fork", "sh", "-c", mounts]
         if (
             subprocess.run(trial, capture_output=True).returncode != 0
             or " - cgroup2 " not in pathlib.Path("/proc/self/mountinfo").read_text()
         ):
-            self.skipTest("takes namespaces and cgroup2")
+            self.skipTest("takes namespaces, overlays and cgroup2")
 
     def test_they_start_serve_reload_restart_and_stop(self) -> None:
         store = pack_demo(self.binaries, self.folder, "bf16", "bf16")

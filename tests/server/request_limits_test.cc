@@ -221,6 +221,21 @@ TEST(AnswerLimitsTest, AlternativesThatCannotFitOneMessageAreRefusedBeforehand) 
   EXPECT_TRUE(Generate(server, request).ok());
 }
 
+// What they take is the client's choice: it sends the tokens, and each comes back with its text.
+TEST(AnswerLimitsTest, LogprobsOfAPromptThatCannotFitOneMessageAreRefusedBeforehand) {
+  ServerHarness server({.calls = {.max_answer_bytes = 512}});
+  server.RunFreely();
+  GenerateRequest request;
+  request.mutable_response()->set_prompt_logprobs(true);
+  for (int i = 0; i < 40; ++i) request.mutable_token_ids()->add_ids(5);
+  const grpc::Status status = Generate(server, request);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_THAT(ViolatedFields(status), ElementsAre("response.prompt_logprobs"));
+  EXPECT_THAT(status.error_message(), AllOf(HasSubstr("40 tokens"), HasSubstr("256 bytes")));
+  request.mutable_token_ids()->mutable_ids()->Truncate(10);
+  EXPECT_TRUE(Generate(server, request).ok());
+}
+
 // The one worker waits at a gate.
 class BusyWorkerTest : public ::testing::Test {
  protected:

@@ -76,7 +76,8 @@ void AnswerByModel(Daemon& daemon, const ModelNames& models, const std::shared_p
                                 [=, &daemon](size_t choice, auto* context, auto* response, auto callback) {
                                   headers.AddTo(*context);
                                   const Request request = requests->Make(choice);
-                                  whole(*daemon.inference(request.ByteSizeLong()).async(), context, &request, response, std::move(callback));
+                                  whole(*daemon.inference(request.ByteSizeLong()).async(), context, &request, response,
+                                        std::move(callback));
                                 });
   }
 }
