@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/standard_output.h"
 #include "core/base/status.h"
 #include "core/base/version.h"
 #include "server/http/anthropic/error.h"
@@ -179,7 +180,7 @@ int main(int argc, char** argv) {
   if (!options.ok()) return moed::http::Fail(options.status(), 2);
   if (!options->answer.empty()) {
     std::fputs(options->answer.c_str(), stdout);
-    return 0;
+    return moed::EndOfOutput("moed-http", 0);
   }
   spdlog::set_default_logger(spdlog::stderr_logger_mt("moed-http"));
   spdlog::set_pattern("%Y-%m-%dT%H:%M:%S.%e%z %l %v");
