@@ -30,6 +30,7 @@
 #include "server/http/page.h"
 #include "server/http/router.h"
 #include "server/http/upstream/daemon.h"
+#include "server/wire/grpc_log.h"
 #include "server/wire/openssl_exit.h"
 #include "server/wire/rpc_server.h"
 #include "server/wire/stray_variables.h"
@@ -186,6 +187,7 @@ int main(int argc, char** argv) {
   spdlog::set_pattern("%Y-%m-%dT%H:%M:%S.%e%z %l %v");
   spdlog::set_level(spdlog::level::from_str(options->log_level));
   spdlog::flush_on(spdlog::level::info);
+  moed::TakeGrpcLog();
   spdlog::info("moed-http {}", moed::BuildVersion());
   moed::http::WarnOfExposure(*options);
   moed::WarnOfStrayVariables(options->stray_variables, "moed-http");
