@@ -8,6 +8,7 @@
 #include "client/command_line.h"
 #include "client/flag_values.h"
 #include "client/shown.h"
+#include "core/base/standard_output.h"
 #include "core/base/status.h"
 #include "core/base/version.h"
 #include "server/wire/openssl_exit.h"
@@ -175,5 +176,5 @@ int Main(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   moed::ExitWithoutOpenSsl();
-  return moed::Main(argc, argv);
+  return moed::EndOfOutput("moectl", moed::Main(argc, argv));
 }

@@ -16,6 +16,7 @@
 #include "server/startup/ready_notice.h"
 #include "server/startup/sandbox_needs.h"
 #include "server/startup/termination_signals.h"
+#include "server/wire/grpc_log.h"
 #include "server/wire/openssl_exit.h"
 #include "server/wire/rpc_server.h"
 #include "server/wire/stray_variables.h"
@@ -76,6 +77,7 @@ int RunDaemon(const std::vector<std::string>& arguments, std::string_view more_h
   spdlog::set_pattern("%Y-%m-%dT%H:%M:%S.%e%z %l %v");
   spdlog::set_level(spdlog::level::from_str(outcome->config.log_level));
   spdlog::flush_on(spdlog::level::info);
+  TakeGrpcLog();
   spdlog::info("moed {}", BuildVersion());
   WarnOfExposure(outcome->config);
   WarnOfStrayVariables(StrayVariables(environ, "MOED_", ReadsVariable), "moed");

@@ -100,7 +100,8 @@ struct ExpertStats {
   AnchorCounts anchors;
   DeviceTierStats device;
   uint64_t bypass_loads = 0;
-  uint64_t failed_loads = 0;
+  uint64_t failed_loads = 0;    // those below included
+  uint64_t damaged_loads = 0;   // what was read is not what was packed
   int64_t read_busy_nanos = 0;  // time with at least one read in flight
   uint64_t lock_crossings = 0;  // how often a thread took the cache's lock (cache.h says what a layer may take)
 };

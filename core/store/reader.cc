@@ -12,6 +12,7 @@
 #include "core/io/read_backend.h"
 #include "core/store/checksum.h"
 #include "core/store/coded_chunks.h"
+#include "core/store/damage.h"
 #include "core/store/header.h"
 #include "core/store/store.h"
 
@@ -125,7 +126,7 @@ absl::Status StoreReader::Decode(const CachedKey& key, size_t first, size_t end,
       continue;
     }
     const absl::Status decoded = decoder.Decode(segment.format, coded, plain);
-    if (!decoded.ok()) return DataLoss(path(), ": ", PieceName(piece), " is damaged: it ", decoded.message());
+    if (!decoded.ok()) return Damage(path(), ": ", PieceName(piece), " is damaged: it ", decoded.message());
   }
   return absl::OkStatus();
 }
@@ -217,8 +218,8 @@ std::string StoreReader::PieceName(size_t piece) const {
 
 absl::Status StoreReader::CheckPiece(size_t piece, uint64_t checksum) const {
   if (checksum == checksums_[piece]) return absl::OkStatus();
-  return DataLoss(path(), ": ", PieceName(piece), " is damaged: its checksum is ", absl::Hex(checksum, absl::kZeroPad16),
-                  ", expected ", absl::Hex(checksums_[piece], absl::kZeroPad16));
+  return Damage(path(), ": ", PieceName(piece), " is damaged: its checksum is ", absl::Hex(checksum, absl::kZeroPad16),
+                ", expected ", absl::Hex(checksums_[piece], absl::kZeroPad16));
 }
 
 absl::StatusOr<uint64_t> StoreReader::ChecksumInFile(size_t piece, std::span<std::byte> scratch,
@@ -249,12 +250,12 @@ absl::StatusOr<uint64_t> StoreReader::ChecksumDecoded(size_t piece, SegmentDecod
     chunk.resize(std::min(chunk.size(), layout_.PlainBytes(piece) - done));
     const absl::StatusOr<size_t> bytes = CodedBytesOfFirst(format, left);
     const absl::Status decoded = bytes.ok() ? decoder.Decode(format, left.first(*bytes), chunk) : bytes.status();
-    if (!decoded.ok()) return DataLoss(path(), ": ", PieceName(piece), " is damaged: it ", decoded.message());
+    if (!decoded.ok()) return Damage(path(), ": ", PieceName(piece), " is damaged: it ", decoded.message());
     left = left.subspan(*bytes);
     stream.Update(chunk);
   }
   if (left.empty()) return stream.Value();
-  return DataLoss(path(), ": ", PieceName(piece), " is damaged: ", left.size(), " of its bytes are left");
+  return Damage(path(), ": ", PieceName(piece), " is damaged: ", left.size(), " of its bytes are left");
 }
 
 absl::Status StoreReader::VerifyAll(const std::function<bool(uint64_t, uint64_t)>& progress) const {

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/standard_output.h"
 #include "core/base/status.h"
 #include "core/base/version.h"
 #include "server/http/anthropic/error.h"
@@ -30,6 +31,7 @@
 #include "server/http/responses/responses.h"
 #include "server/http/router.h"
 #include "server/http/upstream/daemon.h"
+#include "server/wire/grpc_log.h"
 #include "server/wire/openssl_exit.h"
 #include "server/wire/rpc_server.h"
 #include "server/wire/stray_variables.h"
@@ -181,12 +183,13 @@ int main(int argc, char** argv) {
   if (!options.ok()) return moed::http::Fail(options.status(), 2);
   if (!options->answer.empty()) {
     std::fputs(options->answer.c_str(), stdout);
-    return 0;
+    return moed::EndOfOutput("moed-http", 0);
   }
   spdlog::set_default_logger(spdlog::stderr_logger_mt("moed-http"));
   spdlog::set_pattern("%Y-%m-%dT%H:%M:%S.%e%z %l %v");
   spdlog::set_level(spdlog::level::from_str(options->log_level));
   spdlog::flush_on(spdlog::level::info);
+  moed::TakeGrpcLog();
   spdlog::info("moed-http {}", moed::BuildVersion());
   moed::http::WarnOfExposure(*options);
   moed::WarnOfStrayVariables(options->stray_variables, "moed-http");

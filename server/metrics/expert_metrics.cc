@@ -69,8 +69,11 @@ void AddLoads(const ExpertStats& stats, const std::vector<std::string>& formats,
              static_cast<double>(stats.wasted_prefetch_bytes));
   AddCounter(families, "moe_expert_prefetch_saved_seconds_total",
              "Time of reading that prefetches had done when their experts were wanted.", stats.prefetch_saved_seconds);
-  AddCounter(families, "moe_expert_load_failures_total", "Loads of experts that failed.",
-             static_cast<double>(stats.failed_loads));
+  MetricFamily& failures =
+      AddFamily(families, "moe_expert_load_failures_total",
+                "Loads of experts that failed: reads, or what was read is not what was packed.", MetricType::Counter);
+  AddSample(failures, static_cast<double>(stats.failed_loads - stats.damaged_loads), {{"cause", "read"}});
+  AddSample(failures, static_cast<double>(stats.damaged_loads), {{"cause", "damage"}});
 }
 
 // recall = right / routed, precision = right / guessed

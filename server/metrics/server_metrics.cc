@@ -16,6 +16,10 @@ std::vector<prometheus::MetricFamily> ServerMetrics::Collect() const {
   const moe::v1::ServerInfo info = state_.server_info();
   AddSample(AddFamily(families, "moe_build_info", "The build.", MetricType::Gauge), 1,
             {{"version", info.version()}, {"build", info.build()}});
+  if (!info.compute_backend().empty()) {
+    AddSample(AddFamily(families, "moe_compute_info", "The kernels that compute.", MetricType::Gauge), 1,
+              {{"backend", info.compute_backend()}});
+  }
   AddGauge(families, "moe_ready", "1: takes requests.", state_.ready());
   AddGauge(families, "moe_draining", "1: not ready any more; finishes what runs, and soon takes nothing new.", state_.draining());
   AddGauge(families, "moe_memory_budget_bytes", "The memory budget.", static_cast<double>(MemoryBudget()));

@@ -294,6 +294,16 @@ TEST_F(CommandsTest, AbortNamesTheRequest) {
   EXPECT_THAT(unknown.errors, HasSubstr("nobody"));
 }
 
+TEST_F(CommandsTest, WhatStandardOutputDoesNotTakeIsAFailure) {
+  const std::string program = BuiltProgram("moectl") + " --server " + server_.server().address().Text() + " ";
+  const std::string errors = folder_ / "errors";
+  for (const char* arguments : {"info", "generate --prompt x", "generate --prompt x --json", "token new a infer", "--help"}) {
+    const std::string command = program + arguments + " >/dev/full 2>" + errors;
+    EXPECT_EQ(WEXITSTATUS(std::system(command.c_str())), kExitFailed) << arguments;
+    EXPECT_THAT(Read(errors), HasSubstr("moectl: standard output is not whole: ")) << arguments;
+  }
+}
+
 TEST_F(CommandsTest, AnswersDoNotSteerATerminal) {
   const std::string answer =
       "one\ttwo\n\x1b]0;mine\a\xc2\x9b"

@@ -111,6 +111,8 @@ TEST(MetricsTest, NamesAndLabelsAreThereFromTheStart) {
       {"moe_memory_bytes", "part"},
       {"moe_memory_budget_bytes", ""},
       {"moe_build_info", "build,version"},
+      {"moe_compute_info", "backend"},
+      {"moe_expert_load_failures_total", "cause"},
       {"moe_model_info", "expert_format,family,hash,trunk_format"},
       {"moe_ready", ""},
       {"moe_draining", ""},

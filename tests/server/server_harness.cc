@@ -121,6 +121,7 @@ ServerHarness::ServerHarness(HarnessOptions options)
   spdlog::set_level(spdlog::level::warn);  // what Control changes is logged
   moe::v1::ServerInfo info;
   info.set_version("1.2.3");
+  info.set_compute_backend("scalar");
   info.set_memory_budget_bytes(6000);
   info.set_io_backend("buffered");
   state_.SetServerInfo(info);

@@ -1,9 +1,11 @@
-"""`moed plan` and `moed doctor` as their users call them: what they print, what they refuse, and that nothing is left behind."""
+"""`moed plan` and `moed doctor` as their users call them: what they print, what they refuse, and that nothing is left behind.
+What becomes of output that cannot be written."""
 
 import itertools
 import json
 import pathlib
 import re
+import subprocess
 from typing import Any, ClassVar
 
 from tests.real_programs import RealProgramsTest, main
@@ -11,6 +13,22 @@ from tools.daemon import DEMO_CHECKPOINT, ROOT, pack, pack_demo
 
 BRIEF = ("--seconds", 0.05)
 MIB = 1 << 20
+
+
+class Output(RealProgramsTest):
+    def test_what_standard_output_does_not_take_is_a_failure(self) -> None:
+        for program, *arguments in (
+            ("moed", "doctor", "--json", "--path", self.folder, *BRIEF),
+            ("moed", "--list"),
+            ("moed-http", "--list-parameters"),
+            ("moed-pack", "--list-families"),
+            ("moed-plan", "--help"),
+        ):
+            command = [str(word) for word in (self.binaries / program, *arguments)]
+            with open("/dev/full", "w") as full:
+                run = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+            self.assertEqual(run.returncode, 1, command)
+            self.assertIn(f"{program}: standard output is not whole: ", run.stderr)
 
 
 class Doctor(RealProgramsTest):

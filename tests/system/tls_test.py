@@ -113,6 +113,17 @@ class TlsTest(RealProgramsTest):
                 refused = self.moectl(daemon, *IMPATIENT, *flags, "health")
                 self.assertEqual(refused.returncode, EXIT_UNAVAILABLE, (what, refused.stderr))
 
+    def test_failed_handshakes_are_lines_of_the_log_as_others_are(self) -> None:
+        with self.serving(*BUDGET) as (daemon, _):
+            host, port = daemon.address.rsplit(":", 1)
+            with socket.create_connection((host, int(port)), timeout=60) as stranger:
+                stranger.sendall(b"GET / HTTP/1.1\r\n\r\n" + bytes(100))
+                with contextlib.suppress(ConnectionResetError):
+                    while stranger.recv(4096):
+                        pass
+            wait_until(lambda: " warning gRPC: Handshake failed" in daemon.log(), "the line", WAIT_SECONDS)
+            self.assertNotIn("ssl_transport_security.cc", daemon.log())
+
     def test_nothing_older_than_tls_1_2_is_spoken(self) -> None:
         with self.serving(*BUDGET) as (daemon, _):
             spoken = {version for version in ("tls1_1", "tls1_2", "tls1_3") if speaks(daemon.address, version)}

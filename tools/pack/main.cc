@@ -13,6 +13,7 @@
 #include "core/base/byte_size.h"
 #include "core/base/clock.h"
 #include "core/base/executor.h"
+#include "core/base/standard_output.h"
 #include "core/base/status.h"
 #include "core/base/version.h"
 #include "core/store/checksum.h"
@@ -358,4 +359,4 @@ int Run(int argc, char** argv) {
 }  // namespace
 }  // namespace moed
 
-int main(int argc, char** argv) { return moed::Run(argc, argv); }
+int main(int argc, char** argv) { return moed::EndOfOutput("moed-pack", moed::Run(argc, argv)); }

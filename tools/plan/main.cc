@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/standard_output.h"
 #include "core/base/status.h"
 #include "core/base/version.h"
 #include "tools/plan/planner.h"
@@ -55,4 +56,4 @@ int Run(int argc, char** argv) {
 }  // namespace
 }  // namespace moed
 
-int main(int argc, char** argv) { return moed::Run(argc, argv); }
+int main(int argc, char** argv) { return moed::EndOfOutput("moed-plan", moed::Run(argc, argv)); }

@@ -46,7 +46,7 @@ bool ExpertCache::StartDemand(int item_number) {
   const bool bypass = place.ok() && place->answer == Answer::kRefused;
   if (bypass) place = MakeBypassRoom(bytes);
   if (!place.ok()) {
-    statistics_.CountFailedLoad();
+    statistics_.CountFailedLoad(place.status());
     item.status = place.status();
     turn_.Ready(item_number);
     return true;
@@ -261,7 +261,7 @@ void ExpertCache::CountGivenUp(const Slot& slot) {
 
 void ExpertCache::Fail(Slot& slot, absl::Status status) {
   const bool cancelled = slot.cancelling && absl::IsCancelled(status);
-  if (!cancelled && !closing_) statistics_.CountFailedLoad();
+  if (!cancelled && !closing_) statistics_.CountFailedLoad(status);
   if (slot.unused_guess) EndGuess(slot, cancelled ? PrefetchOutcome::kCancelled : PrefetchOutcome::kWasted);
   ForgetInOrder(slot);
   filler_.Arrived(slot);

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
 #include "core/expert/cache/demand.h"
 #include "core/expert/cache/layer_turn.h"
 #include "core/expert/cache/prediction_score.h"
@@ -12,6 +13,7 @@
 #include "core/expert/expert_index.h"
 #include "core/expert/provider.h"
 #include "core/expert/stats.h"
+#include "core/store/damage.h"
 #include "core/store/store.h"
 
 namespace moed {
@@ -36,7 +38,10 @@ class CacheStatistics {
 
   void CountRead(SequenceId sequence, uint64_t bytes) { Counters(sequence).bytes_read += bytes; }
   void CountLoad(const Slot& slot, uint64_t bytes, double seconds);  // `bytes`: from the file
-  void CountFailedLoad() { ++stats_.failed_loads; }
+  void CountFailedLoad(const absl::Status& why) {
+    ++stats_.failed_loads;
+    stats_.damaged_loads += IsDamage(why);
+  }
   void CountBypass() { ++stats_.bypass_loads; }
   void CountEviction(const Slot& slot, EvictionReason why);
   // `saved_seconds` of reading, where it was wanted.

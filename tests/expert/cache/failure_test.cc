@@ -12,6 +12,7 @@ struct Fault {
   std::string name;
   void (*inject)(LyingFile& file, FileRange record);
   absl::StatusCode code;
+  bool damage = false;  // what is read is not what was packed
 };
 const Fault kFaults[] = {
     {"EIO", [](LyingFile& file, FileRange record) { file.FailWithErrno(record, EIO); }, absl::StatusCode::kDataLoss},
@@ -21,10 +22,10 @@ const Fault kFaults[] = {
      },
      absl::StatusCode::kDataLoss},
     {"flipped bit in gate", [](LyingFile& file, FileRange record) { file.FlipBit(record.begin + 17, 3); },
-     absl::StatusCode::kDataLoss},
+     absl::StatusCode::kDataLoss, true},
     {"flipped bit in down",
      [](LyingFile& file, FileRange record) { file.FlipBit(record.begin + ExpertStore::Get().down_offset() + 5, 7); },
-     absl::StatusCode::kDataLoss},
+     absl::StatusCode::kDataLoss, true},
 };
 
 // The first error of an expert, whether it showed at its delivery or at one of its parts.
@@ -58,6 +59,7 @@ void TouchOneExpert(std::span<const Fault> faults) {
           }
           EXPECT_THAT(good, UnorderedElementsAre(2, 7));
           EXPECT_EQ(provider->Stats().failed_loads, static_cast<uint64_t>(attempt));
+          EXPECT_EQ(provider->Stats().damaged_loads, static_cast<uint64_t>(fault.damage ? attempt : 0));
         }
         file->Heal();
         const Delivered healed = RunLayer(*provider, kFirst, {2, 5, 7});
