@@ -21,8 +21,9 @@ std::string MakeUpCallId() {
 
 }  // namespace
 
-void ChatAnswer::Add(std::string_view text, Encoded& message) {
+void ChatAnswer::Add(std::string_view text, size_t tokens, Encoded& message) {
   parser_->Add(text, parts_);
+  tokens_ += tokens;
   AddParts(message);
 }
 
@@ -34,6 +35,10 @@ void ChatAnswer::End(Encoded& message) {
 
 void ChatAnswer::AddParts(Encoded& message) {
   moe::v1::ChatResponse calls;
+  if (!parts_.empty()) {
+    if (parts_.front().kind == AnswerPart::Kind::kReasoning) reasoning_tokens_ += tokens_;
+    tokens_ = 0;
+  }
   for (AnswerPart& part : parts_) {
     switch (part.kind) {
       case AnswerPart::Kind::kText:

@@ -17,9 +17,11 @@ class ChatAnswer {
   // `whole`: the calls are kept, each for one message at the end.
   ChatAnswer(std::unique_ptr<chat::AnswerParser> parser, bool whole) : parser_(std::move(parser)), whole_(whole) {}
 
-  void Add(std::string_view text, Encoded& message);
+  // What `tokens` tokens say.
+  void Add(std::string_view text, size_t tokens, Encoded& message);
   void End(Encoded& message);
-  bool called() const { return called_; }            // a tool, once at least
+  bool called() const { return called_; }  // a tool, once at least
+  size_t reasoning_tokens() const { return reasoning_tokens_; }
   size_t kept_bytes() const { return kept_bytes_; }  // of calls
 
  private:
@@ -30,6 +32,8 @@ class ChatAnswer {
   const bool whole_;
   bool called_ = false;
   size_t kept_bytes_ = 0;
+  size_t tokens_ = 0;  // whose text is held back, or was a marker: they belong to what comes next
+  size_t reasoning_tokens_ = 0;
   moe::v1::ChatResponse kept_;
   std::vector<chat::AnswerPart> parts_;
 };

@@ -131,7 +131,7 @@ absl::Status AnswerCall<Response>::CheckAnswer(const EngineRequest& request) con
 template <class Response>
 PushResult AnswerCall<Response>::Push(TokenDelta delta) {
   Encoded message = NewMessage();
-  const size_t kept_bytes = AddText(std::move(delta.text), message);
+  const size_t kept_bytes = AddText(std::move(delta.text), delta.tokens.size(), message);
   Response part;
   for (const TokenInfo& token : delta.tokens) {
     part.add_token_ids(token.token.value());
@@ -164,14 +164,15 @@ void AnswerCall<Response>::Fail(const absl::Status& status) {
 template class AnswerCall<moe::v1::GenerateResponse>;
 template class AnswerCall<moe::v1::ChatResponse>;
 
-size_t ChatCall::AddText(std::string text, Encoded& message) {
+size_t ChatCall::AddText(std::string text, size_t tokens, Encoded& message) {
   const size_t before = answer_->kept_bytes();
-  answer_->Add(text, message);
+  answer_->Add(text, tokens, message);
   return 2 * (answer_->kept_bytes() - before);
 }
 
 void ChatCall::AddEnd(Encoded& message, moe::v1::Finish& finish) {
   answer_->End(message);
+  finish.mutable_usage()->set_reasoning_tokens(static_cast<int32_t>(answer_->reasoning_tokens()));
   if (answer_->called() && finish.reason() == moe::v1::FINISH_REASON_STOP) finish.set_reason(moe::v1::FINISH_REASON_TOOL_CALLS);
 }
 

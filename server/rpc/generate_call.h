@@ -26,8 +26,9 @@ class AnswerCall : public EngineCall {
   ResponsePump<Encoded>& pump() { return pump_; }
 
  protected:
-  // The next piece of the answer, or its end, into a message. Returns the bytes that are kept for later ones.
-  virtual size_t AddText(std::string text, Encoded& message) {
+  // The next piece of the answer, which so many tokens say, or its end, into a message. Returns the bytes that are kept for later
+  // ones.
+  virtual size_t AddText(std::string text, size_t /*tokens*/, Encoded& message) {
     message.text = std::move(text);
     return 0;
   }
@@ -61,7 +62,7 @@ class ChatCall final : public AnswerCall<moe::v1::ChatResponse> {
 
  private:
   void TakeParser(std::unique_ptr<chat::AnswerParser> parser) override { answer_.emplace(std::move(parser), !streaming()); }
-  size_t AddText(std::string text, Encoded& message) override;
+  size_t AddText(std::string text, size_t tokens, Encoded& message) override;
   void AddEnd(Encoded& message, moe::v1::Finish& finish) override;
 
   std::optional<ChatAnswer> answer_;  // there once the call is submitted; then the engine's thread's

@@ -49,7 +49,8 @@ class Caller:
         self.request = pb.ChatRequest.FromString(body)
         self.metadata = dict(context.invocation_metadata())
         finish = pb.Finish(
-            reason=pb.FINISH_REASON_TOOL_CALLS, usage=pb.Usage(prompt_tokens=3, completion_tokens=5, cached_tokens=2)
+            reason=pb.FINISH_REASON_TOOL_CALLS,
+            usage=pb.Usage(prompt_tokens=3, completion_tokens=5, cached_tokens=2, reasoning_tokens=1),
         )
         first = pb.ToolCallDelta(index=0, id="call-1", name="weather", arguments=ARGUMENTS[:7])
         return [
@@ -103,6 +104,7 @@ class CallsTest(ScriptedDaemonTest):
         )
         self.assertEqual(choice["finish_reason"], "tool_calls")
         self.assertEqual(answer["usage"]["prompt_tokens_details"], {"cached_tokens": 2})
+        self.assertEqual(answer["usage"]["completion_tokens_details"], {"reasoning_tokens": 1})
 
     def test_a_stream(self) -> None:
         connection = http.client.HTTPConnection(self.front.address, timeout=CALL_SECONDS)
@@ -149,6 +151,7 @@ class CallsTest(ScriptedDaemonTest):
         usage = answer["usage"]
         self.assertEqual((usage["input_tokens"], usage["output_tokens"], usage["total_tokens"]), (3, 5, 8))
         self.assertEqual(usage["input_tokens_details"]["cached_tokens"], 2)
+        self.assertEqual(usage["output_tokens_details"], {"reasoning_tokens": 1})
 
     def response_events(self) -> list[dict[str, Any]]:
         with self.front.stream("/v1/responses", {**RESPONSES_REQUEST, "stream": True}) as answer:

@@ -179,6 +179,8 @@ class ResponsesTest(ConversationTest):
     def test_reasoning_is_an_item_of_its_own(self) -> None:
         whole = self.ask(**THINKING)
         self.assertEqual([item.type for item in whole.output], ["reasoning"])
+        counted = [answer.usage.output_tokens_details.reasoning_tokens for answer in (whole, self.ask())]
+        self.assertEqual(counted, [whole.usage.output_tokens, 0])
         thought = whole.output[0].content[0]
         self.assertEqual((thought.type, whole.output[0].summary, whole.output_text), ("reasoning_text", [], ""))
         kinds = [event["type"] for event in self.events(**THINKING["extra_body"])]
@@ -306,6 +308,7 @@ class ResponsesTest(ConversationTest):
             (allowed_tools(mode="auto", tools=[{"type": "function"}]), "tool_choice.tools[0].name"),
             (allowed_tools(mode="auto", tools=[{"type": "function", "name": "x"}]), "tool_choice.tools[0].name"),
             ({"input": []}, "input"),
+            ({"input": [], "instructions": "x"}, "input"),
             ({"input": [hidden]}, "input"),
             ({"input": 5}, "input"),
             ({"input": ["x"]}, "input[0]"),
@@ -346,6 +349,8 @@ class ResponsesTest(ConversationTest):
                 self.ask(" fox" * length)
             self.assertEqual((caught.exception.code, caught.exception.param), ("context_length_exceeded", "input"))
             self.assertIn(f"This model's maximum context length is {context} tokens", caught.exception.message)
+        # The daemon gives back the room of a long text after it has answered.
+        wait_until(lambda: self.front.post("/v1/responses", self.asked())[0] == 200, "room for the next text", WAIT_SECONDS)
 
     def test_a_client_that_goes_away_ends_its_request(self) -> None:
         with self.running("--store", self.store, *SLOW) as daemon, front_of(daemon) as front, client_of(front) as client:

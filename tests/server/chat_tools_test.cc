@@ -131,7 +131,14 @@ TEST(ChatTest, ReasoningAndCallsAreCutOutOfTheAnswer) {
     EXPECT_EQ(heard.calls[1].arguments(), "{}");
     EXPECT_EQ(heard.calls[0].id().size(), 9u);
     EXPECT_NE(heard.calls[0].id(), heard.calls[1].id());
+    EXPECT_EQ(heard.finish.usage().reasoning_tokens(), std::ssize("<think>well") - 1) << "a token for each character";
   }
+}
+
+TEST(ChatTest, AnAnswerWithoutReasoningHasNoTokensOfIt) {
+  ChatServer chat(kHermes);
+  chat.answer = "<thin ice";
+  EXPECT_EQ(Listen(chat, Said("hi")).finish.usage().reasoning_tokens(), 0);
 }
 
 TEST(ChatTest, WithoutToolsACallIsText) {

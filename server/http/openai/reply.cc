@@ -87,7 +87,8 @@ Json UsageJson(const moe::v1::Usage& usage) {
   return {{"prompt_tokens", usage.prompt_tokens()},
           {"completion_tokens", usage.completion_tokens()},
           {"total_tokens", usage.prompt_tokens() + usage.completion_tokens()},
-          {"prompt_tokens_details", {{"cached_tokens", usage.cached_tokens()}}}};
+          {"prompt_tokens_details", {{"cached_tokens", usage.cached_tokens()}}},
+          {"completion_tokens_details", {{"reasoning_tokens", usage.reasoning_tokens()}}}};
 }
 
 void Choices::AddUsage(const moe::v1::Usage& usage) {

@@ -21,6 +21,7 @@ class Input {
   // Before all that is read, as the system's.
   void Instruct(std::string instructions);
 
+  bool empty() const { return messages_.empty(); }
   google::protobuf::RepeatedPtrField<moe::v1::ChatMessage> TakeMessages() { return std::exchange(messages_, {}); }
 
   // Of a field of the messages, also when they are taken: "messages[3].tool_calls[0].arguments" may be "input[5].arguments". ""

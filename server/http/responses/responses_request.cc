@@ -160,7 +160,7 @@ constexpr EchoRow kEcho[] = {
     {"safety_identifier", "null"},
     {"store", "false"},
     {"temperature", "null"},
-    {"text", "{}"},
+    {"text", "null"},  // there always is one, see AddMembers
     {"tool_choice", R"("auto")"},
     {"tools", "[]"},
     {"top_logprobs", "0"},
@@ -170,33 +170,25 @@ constexpr EchoRow kEcho[] = {
 };
 
 // Clients read members that a request may leave out.
-std::string TextEcho(Json text) {
+void AddMembers(Json& body) {
+  Json& text = body["text"];
+  if (text.is_null()) text = Json::object();
   if (!HasMember(text, "format")) text["format"] = {{"type", "text"}};
-  return Dumped(text);
-}
-std::string ToolsEcho(Json tools) {
-  for (Json& tool : tools) {
+  if (!HasMember(body, "tools")) return;
+  for (Json& tool : body["tools"]) {
     if (!HasMember(tool, "type")) tool["type"] = "function";
     if (!HasMember(tool, "parameters")) tool["parameters"] = nullptr;
     if (!HasMember(tool, "strict")) tool["strict"] = false;
   }
-  return Dumped(tools);
 }
 
-// Of a body that was read. As a text it takes no more than the body did.
-std::string EchoOf(const Json& body) {
+// Of a body that was read. As a text it takes about what the body did.
+std::string EchoOf(Json body) {
+  AddMembers(body);
   std::string echo = R"("service_tier":"default")";
   for (const EchoRow& row : kEcho) {
     const bool given = HasMember(body, row.name);
-    std::string value = given ? "" : std::string(row.otherwise);
-    if (row.name == "text") {
-      value = TextEcho(given ? body[row.name] : Json::object());
-    } else if (row.name == "tools" && given) {
-      value = ToolsEcho(body[row.name]);
-    } else if (given) {
-      value = Dumped(body[row.name]);
-    }
-    echo += StrCat(",\"", row.name, "\":", value);
+    echo += StrCat(",\"", row.name, "\":", given ? Dumped(body[row.name]) : std::string(row.otherwise));
   }
   return echo;
 }
@@ -207,16 +199,16 @@ std::span<const Parameter<ResponsesDraft>> ResponsesParameters() { return kParam
 std::span<const FieldName> ResponsesFieldNames() { return kFieldNames; }
 
 absl::StatusOr<ResponsesDraft> ReadResponses(const std::string& body) {
-  MOED_ASSIGN_OR_RETURN(const Json json, ParseJson(body));
+  MOED_ASSIGN_OR_RETURN(Json json, ParseJson(body));
   ResponsesDraft draft;
   MOED_RETURN_IF_ERROR(ReadParameters(json, ResponsesParameters(), ConversationParameters(), AnswerParameters(), draft));
+  if (draft.input.empty()) return InvalidArgument("input: missing or empty");
   if (!draft.instructions.empty()) draft.input.Instruct(std::move(draft.instructions));
   *draft.request.mutable_messages() = draft.input.TakeMessages();
-  if (draft.request.messages().empty()) return InvalidArgument("input: missing or empty");
   if (draft.response.top_logprobs() > 0 && !draft.response.logprobs())
     return InvalidArgument("top_logprobs: needs include: [\"message.output_text.logprobs\"]");
   MOED_RETURN_IF_ERROR(FinishConversation(Layout::kFlat, draft));
-  draft.echo = EchoOf(json);
+  draft.echo = EchoOf(std::move(json));
   return draft;
 }
 
