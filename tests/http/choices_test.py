@@ -279,12 +279,11 @@ class Answers:
             context.abort(grpc.StatusCode.INTERNAL, "it broke")
         usage = pb.Usage(prompt_tokens=1, completion_tokens=1)
         finish = None if word == "go" else pb.Finish(reason=pb.FINISH_REASON_STOP, usage=usage)
-        if word == "go":
+        if word == "go" and context.add_callback(lambda: self.count(cancelled=1)):  # called by now, or at its end
             self.count(going_on=1)
         yield pb.GenerateResponse(text="x" * int(count if word == "text" and count else 1), finish=finish).SerializeToString()
         if word == "go":
             until_cancelled(context)
-            self.count(cancelled=1)
 
     def count(self, going_on: int = 0, cancelled: int = 0) -> None:
         with self.lock:

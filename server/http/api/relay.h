@@ -154,7 +154,7 @@ class StreamRelay final : public std::enable_shared_from_this<StreamRelay<Respon
   const Begin begin_;
   ChoiceCalls<Call> calls_;
   absl::Mutex mutex_;
-  const std::unique_ptr<AnswerWriter<Response>> writer_ ABSL_PT_GUARDED_BY(mutex_);
+  const std::unique_ptr<AnswerWriter<Response>> writer_ ABSL_GUARDED_BY(mutex_);
   std::string unwritten_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::shared_ptr<Call>> behind_ ABSL_GUARDED_BY(mutex_);  // whose next messages are asked for once that is written
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;                       // and, once the end is, for ever
@@ -230,7 +230,7 @@ class WholeRelay final : public std::enable_shared_from_this<WholeRelay<Response
   const Begin begin_;
   ChoiceCalls<Call> calls_;
   absl::Mutex mutex_;
-  const std::unique_ptr<AnswerWriter<Response>> writer_ ABSL_PT_GUARDED_BY(mutex_);
+  const std::unique_ptr<AnswerWriter<Response>> writer_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace moed::http

@@ -93,6 +93,7 @@ Json UsageJson(const moe::v1::Usage& usage) {
 
 void Choices::AddUsage(const moe::v1::Usage& usage) {
   usage_.set_completion_tokens(usage_.completion_tokens() + usage.completion_tokens());
+  usage_.set_reasoning_tokens(usage_.reasoning_tokens() + usage.reasoning_tokens());
   if (selected_ % each_ != 0) return;
   usage_.set_prompt_tokens(usage_.prompt_tokens() + usage.prompt_tokens());
   usage_.set_cached_tokens(usage_.cached_tokens() + usage.cached_tokens());
