@@ -100,7 +100,8 @@ absl::Status Load(const LoadFlags& flags, CommandContext& context) {
 CommandRun DefineLoad(CLI::App& app) {
   auto flags = std::make_shared<LoadFlags>();
   app.add_option("store", flags->store, "a store in the server's --models-folder; default: the one of its start");
-  app.add_option("--memory-budget", flags->memory_budget, "at most the server's, which is the default (\"8GiB\")");
+  app.add_option("--memory-budget", flags->memory_budget,
+                 "what it may take (\"8GiB\"); default: the server's, as it was resized last");
   app.add_flag("--replace", flags->replace, "the model at hand goes first");
   flags->drain.Define(app);
   return [flags](CommandContext& context) { return Load(*flags, context); };

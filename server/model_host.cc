@@ -84,6 +84,7 @@ absl::StatusOr<std::shared_ptr<ModelChange>> ModelHost::Load(const ModelOrder& o
   MOED_ASSIGN_OR_RETURN(std::string store, AllowedStore(order.store, config_.store, config_.models_folder));
   return Begin(
       [this, store = std::move(store), order](ModelChange& change) {
+        KeepBudget();
         Config config = config_;
         config.store = store;
         if (order.memory_budget) config.memory_budget = order.memory_budget;
@@ -190,6 +191,17 @@ void ModelHost::SetAbsent(absl::Status reason) {
   parts_.tell_health();
 }
 
+// What the model was resized to is the server's from here on. What the budget may grow to stays, and what may be asked for grows.
+void ModelHost::KeepBudget() {
+  if (model_ == nullptr) return;
+  const std::optional<uint64_t> resized = model_->resized_budget();
+  if (!resized) return;
+  absl::MutexLock lock(&mutex_);
+  config_.max_memory_budget = std::max({config_.max_memory_budget.value_or(0), memory_budget_, *resized});
+  config_.memory_budget = resized;
+  memory_budget_ = std::max(memory_budget_, *resized);
+}
+
 // Calls hold the model: those that run, then those whose clients have not taken their end.
 absl::Status ModelHost::DoUnload(const absl::Status& reason, absl::Duration drain_limit, ModelChange& change) {
   spdlog::info("unloading {}: running requests may take {} s more", model_->store_path(), absl::ToInt64Seconds(drain_limit));
@@ -209,6 +221,7 @@ absl::Status ModelHost::DoUnload(const absl::Status& reason, absl::Duration drai
   if (!model_->WaitUntilUnused(kAbandonLimit))
     return absl::DeadlineExceededError("calls do not end that hold the model: ask again");
   parts_.counters.Retire();
+  KeepBudget();
   const absl::Status written = model_->Finish();
   if (!written.ok()) spdlog::warn("{}", StrCat(written.message()));
   {

@@ -64,6 +64,7 @@ class ModelHost {
   absl::StatusOr<std::shared_ptr<ModelChange>> Begin(Job job, bool wants_none) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Work();
   absl::Status DoLoad(Config config, absl::Duration drain_limit, ModelChange& change);
+  void KeepBudget();
   absl::Status DoUnload(const absl::Status& reason, absl::Duration drain_limit, ModelChange& change);
   // What can be known of the model before the one at hand goes.
   absl::Status CheckBeside(const Config& config) const;
@@ -75,7 +76,7 @@ class ModelHost {
   absl::Status DoGoToProcessor(const absl::Status& error, ModelChange& change);
 
   const ModelHostParts parts_;
-  Config config_;                       // of the start; changed by the host's thread alone, once a device is lost
+  Config config_;  // of the start; changed by the host's thread alone, once a device is lost or a model was resized
   std::unique_ptr<ServedModel> model_;  // the host's thread's between Start and EndChanges
   std::string lost_device_;             // likewise
 

@@ -48,6 +48,11 @@ MemoryPlan ServedCache::plan() const {
   return plan_;
 }
 
+std::optional<uint64_t> ServedCache::resized_budget() const {
+  absl::MutexLock lock(&mutex_);
+  return resized_budget_;
+}
+
 absl::Status ServedCache::Resize(uint64_t budget_bytes, std::function<void(const absl::Status&)> done) {
   if (budget_bytes > most_budget_) {
     return FailedPrecondition("a memory budget of ", budget_bytes, " bytes (", FormatBytes(budget_bytes), "): at most ",
@@ -78,6 +83,7 @@ absl::Status ServedCache::ResizeNow(uint64_t budget_bytes) {
                FormatBytes(before.budget), FormatBytes(resized->cache), FormatBytes(before.cache));
   absl::MutexLock lock(&mutex_);
   plan_ = *std::move(resized);
+  resized_budget_ = budget_bytes;
   return absl::OkStatus();
 }
 

@@ -60,6 +60,10 @@ std::string ServedModel::Title() const {
                 " at a time) from ", store_->path());
 }
 
+std::optional<uint64_t> ServedModel::resized_budget() const {
+  return cache_ == nullptr ? std::nullopt : cache_->resized_budget();
+}
+
 absl::Status ServedModel::OpenStore() {
   MOED_ASSIGN_OR_RETURN(PackedModel model, OpenPackedModel(config_.store));
   store_ = std::move(model.store);

@@ -18,6 +18,7 @@ namespace {
 
 constexpr std::string_view kForm =
     "an address is HOST:PORT with a port from 0 (any free one) to 65535, for example 127.0.0.1:50051 or [::1]:50051";
+constexpr std::string_view kEvery = "every address of this machine is 0.0.0.0, or [::] with IPv6's; ";
 constexpr std::string_view kUnix = "unix:";
 
 }  // namespace
@@ -37,8 +38,9 @@ bool IsLocal(const Address& address) {
 
 absl::StatusOr<Address> ParseAddress(std::string_view text) {
   const size_t colon = text.rfind(':');
-  if (colon == std::string_view::npos || colon == 0) return InvalidArgument("\"", text, "\": ", kForm);
+  if (colon == std::string_view::npos) return InvalidArgument("\"", text, "\": ", kForm);
   std::string_view host = text.substr(0, colon);
+  if (host.empty() || host == "*") return InvalidArgument("\"", text, "\": ", kEvery, kForm);
   const std::string_view port = text.substr(colon + 1);
   if (host.front() == '[' && host.back() == ']') {
     host = host.substr(1, host.size() - 2);

@@ -1,6 +1,7 @@
 // What a text must be: a regular expression or a JSON schema, compiled.
 #pragma once
 
+#include <climits>
 #include <cstdint>
 #include <memory>
 #include <string_view>
@@ -30,11 +31,15 @@ class Grammar {
   //     18 digits in all beside the largest bound; those of a multiple that is no whole number have as many places as it;
   //   - with "pattern" or "format", a string escapes what it must and nothing else;
   //   - beside "pattern" or "format" lengths are held as HoldLength of core/grammar/regex_syntax.h says, otherwise refused;
+  //   - a "maxLength" or "maxItems" that no text of `most_text_bytes` reaches says nothing;
   //   - formats are held as core/grammar/string_formats.h says; those that it does not know are annotations.
-  static absl::StatusOr<std::shared_ptr<const Grammar>> FromJsonSchema(std::string_view schema);
+  static absl::StatusOr<std::shared_ptr<const Grammar>> FromJsonSchema(std::string_view schema,
+                                                                       uint64_t most_text_bytes = UINT64_MAX);
   static std::shared_ptr<const Grammar> AnyJsonObject();
-  // A text made of such; markers are special tokens where `trie` has them. Errors begin with the syntax's field.
-  static absl::StatusOr<std::shared_ptr<const Grammar>> FromSyntax(const Syntax& syntax, const VocabularyTrie& trie);
+  // A text made of such, of as many of the vocabulary's tokens at most; markers are special tokens where `trie` has them. Errors
+  // begin with the syntax's field.
+  static absl::StatusOr<std::shared_ptr<const Grammar>> FromSyntax(const Syntax& syntax, const VocabularyTrie& trie,
+                                                                   int most_tokens = INT_MAX);
 
   const Program& program() const { return program_; }
   uint64_t bytes() const { return program_.bytes(); }
@@ -42,8 +47,10 @@ class Grammar {
  private:
   explicit Grammar(Program program) : program_(std::move(program)) {}
   static absl::StatusOr<std::shared_ptr<const Grammar>> Make(const Syntax& syntax,
-                                                             absl::FunctionRef<bool(std::string_view)> is_special);
-  static absl::StatusOr<std::shared_ptr<const Grammar>> FromFormat(const TextFormat& format);
+                                                             absl::FunctionRef<bool(std::string_view)> is_special,
+                                                             uint64_t most_text_bytes);
+  static absl::StatusOr<std::shared_ptr<const Grammar>> FromFormat(const TextFormat& format,
+                                                                   uint64_t most_text_bytes = UINT64_MAX);
   const Program program_;
 };
 

@@ -71,6 +71,7 @@ class Compiler {
   absl::StatusOr<Pc> Format(const Json& format, const std::string& path);
   absl::StatusOr<Pc> Number(bool whole, const Json& schema, const std::string& path);
   absl::StatusOr<int> Count(const Json& schema, const char* keyword, int otherwise, const std::string& path);
+  absl::StatusOr<int> Most(const Json& schema, const char* keyword, const std::string& path);
 
   const Json& root_;
   ProgramBuilder& builder_;
@@ -365,9 +366,18 @@ absl::StatusOr<int> Compiler::Count(const Json& schema, const char* keyword, int
   return static_cast<int>(*count);
 }
 
+// Characters and items have a byte each at least.
+absl::StatusOr<int> Compiler::Most(const Json& schema, const char* keyword, const std::string& path) {
+  if (schema.contains(keyword) && IsWhole(schema[keyword]) &&
+      schema[keyword].get<double>() >= static_cast<double>(builder_.most_text_bytes())) {
+    return kNoMost;
+  }
+  return Count(schema, keyword, kNoMost, path);
+}
+
 absl::StatusOr<Pc> Compiler::Array(const Json& schema, const std::string& path, int depth) {
   MOED_ASSIGN_OR_RETURN(const int least, Count(schema, "minItems", 0, path));
-  MOED_ASSIGN_OR_RETURN(const int most, Count(schema, "maxItems", kNoMost, path));
+  MOED_ASSIGN_OR_RETURN(const int most, Most(schema, "maxItems", path));
   if (most != kNoMost && most < least) return ProgramBuilder::kDead;
   const bool distinct = schema.contains("uniqueItems") && KindOf("uniqueItems", schema["uniqueItems"]) != Keyword::kAnnotation;
   if (distinct && (most == kNoMost || most > 1)) return Distinct(schema, least, most, path, depth);
@@ -426,7 +436,7 @@ absl::StatusOr<Pc> Compiler::Format(const Json& format, const std::string& path)
 
 absl::StatusOr<Pc> Compiler::String(const Json& schema, const std::string& path) {
   MOED_ASSIGN_OR_RETURN(const int least, Count(schema, "minLength", 0, path));
-  MOED_ASSIGN_OR_RETURN(const int most, Count(schema, "maxLength", kNoMost, path));
+  MOED_ASSIGN_OR_RETURN(const int most, Most(schema, "maxLength", path));
   const bool has_format = schema.contains("format") && KindOf("format", schema["format"]) != Keyword::kAnnotation;
   const bool has_length = least > 0 || most != kNoMost;
   if (has_format && schema.contains("pattern")) return At(path, "'format' beside 'pattern' is not supported");

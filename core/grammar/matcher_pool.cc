@@ -28,11 +28,11 @@ MatcherPool::MatcherPool(const Tokenizer& tokenizer, int vocabulary, uint64_t mo
   if (trie_->bytes() > most_bytes) trie_.reset();
 }
 
-absl::StatusOr<std::shared_ptr<Matcher>> MatcherPool::Make(const Syntax& syntax) {
+absl::StatusOr<std::shared_ptr<Matcher>> MatcherPool::Make(const Syntax& syntax, int most_tokens) {
   if (trie_ == nullptr) {
     return FieldRefusal(syntax.field, InvalidArgument("the server's share for formats does not hold its vocabulary", kRemedy));
   }
-  MOED_ASSIGN_OR_RETURN(std::shared_ptr<const Grammar> grammar, Grammar::FromSyntax(syntax, *trie_));
+  MOED_ASSIGN_OR_RETURN(std::shared_ptr<const Grammar> grammar, Grammar::FromSyntax(syntax, *trie_, most_tokens));
   const uint64_t cache_bytes = MatcherCacheBytes(vocabulary_);
   const uint64_t bytes = grammar->bytes() + cache_bytes;
   MOED_ASSIGN_OR_RETURN(ByteShare::Held held, Take(bytes, syntax.field));

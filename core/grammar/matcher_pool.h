@@ -1,6 +1,7 @@
 // Matchers for the requests of a model, within memory that is set aside for them.
 #pragma once
 
+#include <climits>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -20,9 +21,9 @@ class MatcherPool {
   // makes no matcher, and holds nothing.
   MatcherPool(const Tokenizer& tokenizer, int vocabulary, uint64_t most_bytes);
 
-  // INVALID_ARGUMENT for what is no format, or needs more memory than there is. RESOURCE_EXHAUSTED while others have it. Both
-  // begin with the syntax's field. What is made must not outlive the pool.
-  absl::StatusOr<std::shared_ptr<Matcher>> Make(const Syntax& syntax);
+  // Of texts of at most so many tokens. INVALID_ARGUMENT for what is no format, or needs more memory than there is.
+  // RESOURCE_EXHAUSTED while others have it. Both begin with the syntax's field. What is made must not outlive the pool.
+  absl::StatusOr<std::shared_ptr<Matcher>> Make(const Syntax& syntax, int most_tokens = INT_MAX);
 
  private:
   absl::StatusOr<ByteShare::Held> Take(uint64_t bytes, const std::string& field);

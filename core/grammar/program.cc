@@ -23,7 +23,9 @@ std::string Escaped(char32_t character) {
 
 }  // namespace
 
-ProgramBuilder::ProgramBuilder() { program_.code = {{Kind::kDead}, {Kind::kMatch}, {Kind::kReturn}}; }
+ProgramBuilder::ProgramBuilder(uint64_t most_text_bytes) : most_text_bytes_(most_text_bytes) {
+  program_.code = {{Kind::kDead}, {Kind::kMatch}, {Kind::kReturn}};
+}
 
 Pc ProgramBuilder::Add(Instruction instruction) {
   if (program_.code.size() >= kMostInstructions) full_ = true;

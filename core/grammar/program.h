@@ -57,7 +57,9 @@ class ProgramBuilder {
   static constexpr Pc kReturn = 2;
   static constexpr int kNoMost = -1;
 
-  ProgramBuilder();
+  // `most_text_bytes`: no text is longer, so that what says as much of one says nothing.
+  explicit ProgramBuilder(uint64_t most_text_bytes = UINT64_MAX);
+  uint64_t most_text_bytes() const { return most_text_bytes_; }
   Pc Bytes(uint8_t low, uint8_t high, Pc next);
   Pc Literal(std::string_view text, Pc next);
   Pc Either(std::span<const Pc> parts);
@@ -82,6 +84,7 @@ class ProgramBuilder {
   void Prune();
   void ClassifyBytes();
 
+  const uint64_t most_text_bytes_;
   Program program_;
   std::map<std::pair<CharacterSet::Ranges, Encoding>, uint32_t> character_rules_;
   bool full_ = false;

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/base/status.h"
 #include "core/grammar/matcher_pool.h"
 #include "tests/grammar/texts.h"
 
@@ -104,6 +105,19 @@ TEST(MatcherPool, GivesNoMoreThanItsShare) {
   EXPECT_THAT(std::string(ambiguous.message()), testing::HasSubstr("ways to go on"));
   MatcherPool little(DemoTokenizer(), kDemoVocabulary, vocabulary - 1);
   EXPECT_TRUE(absl::IsInvalidArgument(little.Make(any).status()));
+}
+
+// A bound that answers do not reach is none; one token less and it is one, which the automaton has to count up to.
+TEST(MatcherPool, BoundsThatNoAnswerReachesAreNone) {
+  constexpr uint64_t kShare = 16 << 20;
+  const auto schema = [](uint64_t most) {
+    return *SyntaxOf({TextFormat::Kind::kJsonSchema, StrCat(R"({"type": "string", "maxLength": )", most, "}")});
+  };
+  const uint64_t longest = static_cast<uint64_t>(DemoTrie().deepest());
+  MatcherPool pool(DemoTokenizer(), kDemoVocabulary, kShare);
+  EXPECT_TRUE(pool.Make(schema(100'000 * longest), 100'000).ok());
+  EXPECT_TRUE(pool.Make(schema(2147483647), 100'000).ok());
+  EXPECT_TRUE(absl::IsInvalidArgument(pool.Make(schema(100'000 * longest - 1), 100'000).status()));
 }
 
 }  // namespace

@@ -250,6 +250,22 @@ TEST(JsonSchema, AcceptsWhatItSays) {
   EXPECT_FALSE(Follows(Grammar::AnyJsonObject(), "[]"));
 }
 
+TEST(JsonSchema, BoundsThatNoTextReachesAreNone) {
+  constexpr uint64_t kMostBytes = 1 << 20;
+  for (const char* schema :
+       {R"({"type": "string", "maxLength": 1048576})", R"({"type": "string", "maxLength": 1e300, "pattern": "^b.*a"})",
+        R"({"type": "string", "format": "date", "maxLength": 9223372036854775807})"}) {
+    EXPECT_EQ(Grammar::FromJsonSchema(schema, kMostBytes).status(), absl::OkStatus()) << schema;
+  }
+  const auto items = Grammar::FromJsonSchema(R"({"items": {"type": "null"}, "maxItems": 4294967296})", kMostBytes);
+  ASSERT_TRUE(items.ok()) << items.status();
+  EXPECT_TRUE(Follows(*items, "[null, null]"));
+  EXPECT_EQ(Grammar::FromJsonSchema(R"({"type": "string", "maxLength": 1048575})", kMostBytes).status().message(),
+            "at /: 'maxLength' is 1048575, allowed are 0 to 65536, whole");
+  EXPECT_FALSE(Grammar::FromJsonSchema(R"({"type": "string", "minLength": 1048576})", kMostBytes).ok());
+  EXPECT_FALSE(Grammar::FromJsonSchema(R"({"type": "string", "maxLength": 1048576.5})", kMostBytes).ok());
+}
+
 TEST(JsonSchema, PatternsAreOfEcmaScript) {
   const auto grammar = Grammar::FromJsonSchema(R"({"type": "string", "pattern": "^\\S.$"})");
   ASSERT_TRUE(grammar.ok()) << grammar.status();

@@ -290,6 +290,8 @@ TEST_F(ConfigTest, ErrorsSayWhatIsAllowedAndWhereItStood) {
       {{"--store", "x", "--kv-budget", "-1"}, {"--kv-budget"}},
       {{"--store", "x", "--device-budget", "much"}, {"--device-budget"}},
       {{"--store", "x", "--listen", "50051"}, {"--listen", "HOST:PORT"}},
+      {{"--store", "x", "--listen", "*:50051"}, {"--listen", "*:50051", "0.0.0.0", "[::]", "HOST:PORT"}},
+      {{"--store", "x", "--metrics-listen", ":9464"}, {"--metrics-listen", "0.0.0.0", "HOST:PORT"}},
       {{"--store", "x", "--listen", "::1:50051"}, {"--listen", "brackets"}},
       {{"--store", "x", "--listen", "a:70000"}, {"--listen", "65535"}},
       {{"--store", "x", "--listen", "a:"}, {"--listen"}},

@@ -82,6 +82,26 @@ class LiveModel(RealProgramsTest):
             self.grown(daemon, counters)
             self.assertEqual(daemon.stop(), 0, daemon.log())
 
+    def test_what_was_resized_stays_so(self) -> None:
+        def budget() -> int:
+            return int(daemon.json("info")["server"]["memory_budget_bytes"])
+
+        with self.daemon() as daemon:
+            daemon.moectl("resize", "48MiB")
+            daemon.moectl("load", self.other, "--replace")
+            self.assertEqual(budget(), 48 << 20)
+            daemon.moectl("resize", "56MiB")
+            daemon.moectl("unload")
+            self.assertEqual(budget(), 56 << 20)
+            daemon.moectl("load", "--memory-budget", "48MiB")
+            self.assertEqual(budget(), 48 << 20)
+            daemon.moectl("load", "--replace")
+            self.assertEqual(budget(), 56 << 20)
+            daemon.moectl("resize", "64MiB")  # as at the start
+            self.assertIn("at most the server's 64.0 MiB", self.fails(daemon, "load", "--replace", "--memory-budget", "65MiB"))
+            daemon.moectl("load", "--replace", "--memory-budget", "64MiB")
+            self.assertEqual(daemon.stop(), 0, daemon.log())
+
     def counters(self, daemon: Daemon) -> dict[str, float]:
         lines = [line for line in metrics_of(daemon).splitlines() if not line.startswith("#")]
         samples = dict(line.rsplit(" ", 1) for line in lines)

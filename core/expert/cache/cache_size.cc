@@ -43,10 +43,15 @@ absl::Status ExpertCache::Resize(uint64_t capacity_bytes) {
   CountedLock lock(mutex_);
   SlotPool& pool = room_.pool();
   MOED_RETURN_IF_ERROR(pool.Allocate());
-  MOED_RETURN_IF_ERROR(CheckSize(capacity_bytes));
-  MOED_RETURN_IF_ERROR(policy_->SetCapacity(capacity_bytes));
   resizing_ = true;
   AwaitAllReads();
+  absl::Status refused = CheckSize(capacity_bytes);  // only now: while it waited others may have been anchored
+  if (refused.ok()) refused = policy_->SetCapacity(capacity_bytes);
+  if (!refused.ok()) {
+    resizing_ = false;
+    StartIdleReads();
+    return refused;
+  }
   const bool grows = capacity_bytes > pool.capacity_bytes();
   room_.Resize(capacity_bytes);
   while (pool.in_use_bytes() > pool.available_bytes()) {

@@ -1,4 +1,5 @@
 // What the operator wants in memory: records that never leave, records that are read before anybody wants them.
+#include "core/expert/cache/retry_time.h"
 #include "tests/expert/provider_rig.h"
 
 namespace moed {
@@ -193,6 +194,21 @@ TEST_F(Pins, AreTriedAgainEverLaterWhereTheyCannotBeRead) {
   EXPECT_EQ(provider_->Stats().asked.done, 3u);
   clock.AdvanceNanos(100 * wait);
   EXPECT_FALSE(tried()) << "it is there";
+}
+
+TEST(RetryTime, BeginsAnewAfterAWhileWithoutFailures) {
+  constexpr int64_t kSecondNanos = 1'000'000'000;
+  RetryTime time;
+  int64_t now = 0, wait = kSecondNanos;
+  for (; wait < 60 * kSecondNanos; wait *= 2) {
+    time.OnFailure(now);
+    EXPECT_FALSE(time.TakeDue(now + wait - 1));
+    EXPECT_TRUE(time.TakeDue(now += wait));
+    EXPECT_FALSE(time.TakeDue(now));
+  }
+  now += 15 * 60 * kSecondNanos;
+  time.OnFailure(now);
+  EXPECT_TRUE(time.TakeDue(now + kSecondNanos));
 }
 
 TEST_F(Pins, AreReadThoughTheyWereWantedFirstAndFailedThen) {

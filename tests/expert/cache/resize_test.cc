@@ -1,4 +1,6 @@
 // The cache gets another size while it serves: who leaves, who moves, what is refused.
+#include <thread>
+
 #include "core/expert/cache/fill_order.h"
 #include "tests/expert/provider_rig.h"
 
@@ -79,6 +81,28 @@ TEST_F(Resize, IsRefusedWithWhatIsAllowed) {
     EXPECT_THAT(MessageText(refused), AllOf(HasSubstr(StrCat(2 * record_)), HasSubstr(StrCat(8 * record_))));
   }
   EXPECT_EQ(provider_->Stats().cache_capacity_bytes, 6 * record_);
+}
+
+TEST_F(Resize, CountsAPinThatComesWhileItWaitsForReads) {
+  const std::vector<CachedKey> pinned = {{kFirst, 0, kReferencePrecision}};
+  ManualReadBackend reads(1, StoreFile());
+  const auto provider = MakeProvider(reads, Options(8));
+  ASSERT_EQ(provider->Prefetch(pinned), 1u);
+  const uint64_t before = provider->Stats().lock_crossings;
+  absl::Status resized;
+  std::thread resizing([&] { resized = provider->Resize(4 * record_); });
+  uint64_t looks = 1;  // each takes the lock once
+  while (provider->Stats().lock_crossings == before + looks) {
+    ++looks;
+    std::this_thread::yield();
+  }
+  EXPECT_EQ(provider->Pin(pinned), absl::OkStatus());
+  reads.CompleteAll();
+  resizing.join();
+  EXPECT_TRUE(absl::IsFailedPrecondition(resized)) << resized;
+  EXPECT_THAT(MessageText(resized), HasSubstr("unpin some first"));
+  EXPECT_EQ(provider->Stats().cache_capacity_bytes, 8 * record_);
+  EXPECT_THAT(provider->ResidentRecords(), SizeIs(1));
 }
 
 // A policy whose plan is for one size.
