@@ -647,6 +647,40 @@ TEST(FamilyTest, YarnIsReadWithItsAttentionFactor) {
   }
 }
 
+// Keys of MiniMax-M2's first release that its later ones do not have.
+TEST(FamilyTest, MiniMaxM2IsReadAsFirstReleased) {
+  Json config = ConfigOf("minimax_m2");
+  const auto expected = Read(config);
+  ASSERT_TRUE(expected.ok()) << expected.status();
+  config.update({{"attn_type_list", std::vector<int>(config["num_hidden_layers"].get<int>(), 1)},
+                 {"layernorm_full_attention_beta", 1.0},
+                 {"layernorm_linear_attention_beta", 1.0},
+                 {"layernorm_mlp_beta", 1.0},
+                 {"mlp_intermediate_size", 8192},
+                 {"shared_intermediate_size", 0},
+                 {"shared_moe_mode", "sigmoid"}});
+  const auto spec = Read(config);
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(SpecToJson(*spec), SpecToJson(*expected));
+  config["layernorm_mlp_beta"] = 2.0;
+  ExpectRefusal(Read(config).status(), "layernorm_mlp_beta", "2");
+  config["layernorm_mlp_beta"] = 1.0;
+  config["attn_type_list"][0] = 0;
+  ExpectRefusal(Read(config).status(), "attn_type_list", "");
+}
+
+TEST(FamilyTest, RotaryDimensionsOfMiniMaxAreSaidOnce) {
+  Json config = ConfigOf("minimax_m2");
+  const int dims = config["rotary_dim"], head = config["head_dim"];
+  EXPECT_EQ(Read(config)->rotary_dims, dims);
+  config["partial_rotary_factor"] = (dims + 0.5) / head;
+  EXPECT_EQ(Read(config)->rotary_dims, dims) << "the same";
+  config["partial_rotary_factor"] = 1.0;
+  ExpectRefusal(Read(config).status(), "rotary_dim", "partial_rotary_factor = 1");
+  config["rotary_dim"] = nullptr;
+  EXPECT_EQ(Read(config)->rotary_dims, 0);
+}
+
 // Of any family. Phi-MoE's attention factors are its own keys'.
 TEST(FamilyTest, LongRopeIsReadForShortAndLongContexts) {
   Json config = ConfigOf("qwen3_moe");
