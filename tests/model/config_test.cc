@@ -647,6 +647,33 @@ TEST(FamilyTest, YarnIsReadWithItsAttentionFactor) {
   }
 }
 
+TEST(FamilyTest, RopeScalingAndRopeParametersAreOfOneKind) {
+  Json config = ConfigOf("qwen3_moe");
+  config["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", config["rope_theta"]}};
+  config["rope_scaling"] = {{"type", "default"}};
+  EXPECT_TRUE(Read(config).ok());
+  config["rope_scaling"] = {{"type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 64}};
+  ExpectRefusal(Read(config).status(), "rope_scaling is of type \"yarn\"", "rope_parameters of \"default\"");
+}
+
+// To transformers null is false, or a whole head, where absence is not.
+TEST(FamilyTest, NullIsRefusedWhereItIsNotAbsence) {
+  Json config = ConfigOf("glm4_moe");
+  config.erase("norm_topk_prob");
+  EXPECT_TRUE(Read(config).ok());
+  config["norm_topk_prob"] = nullptr;
+  ExpectRefusal(Read(config).status(), "norm_topk_prob", "null");
+  config["norm_topk_prob"] = true;
+  config["partial_rotary_factor"] = nullptr;
+  ExpectRefusal(Read(config).status(), "partial_rotary_factor", "null");
+}
+
+TEST(FamilyTest, WhatMayOnlyBeAbsentIsRefusedWithNull) {
+  Json config = ConfigOf("mixtral");
+  config["sliding_window"] = 4096;
+  ExpectRefusal(Read(config).status(), "sliding_window = 4096", "allowed: null");
+}
+
 // Keys of MiniMax-M2's first release that its later ones do not have.
 TEST(FamilyTest, MiniMaxM2IsReadAsFirstReleased) {
   Json config = ConfigOf("minimax_m2");
