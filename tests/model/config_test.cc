@@ -647,6 +647,27 @@ TEST(FamilyTest, YarnIsReadWithItsAttentionFactor) {
   }
 }
 
+// As Qwen3.5's model card says it, with the sections of a picture beside it.
+TEST(FamilyTest, YarnTurnsPartsOfHeads) {
+  Json config = ConfigOf("qwen3_5_moe_text");
+  config["rope_parameters"] = {{"mrope_interleaved", true},
+                               {"mrope_section", {11, 11, 10}},
+                               {"rope_type", "yarn"},
+                               {"rope_theta", 1e7},
+                               {"factor", 4.0},
+                               {"original_max_position_embeddings", 64},
+                               {"partial_rotary_factor", 0.4}};
+  for (const char* key : {"rope_theta", "rope_scaling", "partial_rotary_factor"}) config.erase(key);
+  const auto spec = Read(config);
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->rotary_dims, static_cast<int>(0.4 * spec->head_dim));
+  EXPECT_DOUBLE_EQ(std::sqrt(spec->QueryPartFactor()), 0.1 * std::log(4.0) + 1);
+  config = ConfigOf("glm4_moe");  // without a norm of queries there is nothing that could multiply the part
+  config["use_qk_norm"] = false;
+  config["rope_scaling"] = {{"rope_type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 64}};
+  ExpectRefusal(Read(config).status(), "attention_factor", "queries have no norm");
+}
+
 TEST(FamilyTest, RopeScalingAndRopeParametersAreOfOneKind) {
   Json config = ConfigOf("qwen3_moe");
   config["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", config["rope_theta"]}};
