@@ -7,7 +7,7 @@
 namespace moed {
 
 AttentionBlock::AttentionBlock(Step& step, const float* inv_freq) : step_(step), inv_freq_(inv_freq) {
-  for (int i = 0; i < step.spec.rotation_count(); ++i) attention_factors_.push_back(step.spec.rotation(i).AttentionFactor());
+  for (int i = 0; i < step.spec.rotation_count(); ++i) score_factors_.push_back(step.spec.ScoreFactor(i));
 }
 
 // Blocks in order: a row attends to keys of earlier rows of its chunk, which their blocks have stored.
@@ -71,19 +71,20 @@ HeadTransform AttentionBlock::TransformOf(LayerId layer, const LayerWeights& wei
   return transform;
 }
 
-// Rotation multiplies queries and keys by its attention factor, here their product.
+// Rotation multiplies queries and keys by its attention factor, here their product. Where it turns a part of a head the norm of
+// the queries has it.
 void AttentionBlock::StoreAndAttend(LayerId layer, const LayerWeights& weights, RowBlock block) {
   const ModelSpec& spec = step_.spec;
   Scratch& scratch = step_.scratch;
-  const double factor = attention_factors_[spec.RotationOf(layer)];
-  const AttentionShape shape = {.heads = spec.heads,
-                                .kv_heads = heads_.kv_heads,
-                                .head_dim = heads_.head_dim,
-                                .page_tokens = step_.kv.page_tokens(),
-                                .scale = static_cast<float>(factor * factor * spec.AttentionScale(heads_.head_dim)),
-                                .kv_format = step_.kv.format(),
-                                .window = spec.WindowOf(layer),
-                                .sinks = weights.sinks};
+  const AttentionShape shape = {
+      .heads = spec.heads,
+      .kv_heads = heads_.kv_heads,
+      .head_dim = heads_.head_dim,
+      .page_tokens = step_.kv.page_tokens(),
+      .scale = static_cast<float>(score_factors_[spec.RotationOf(layer)] * spec.AttentionScale(heads_.head_dim)),
+      .kv_format = step_.kv.format(),
+      .window = spec.WindowOf(layer),
+      .sinks = weights.sinks};
   const HeadTransform transform = TransformOf(layer, weights);
   const int most_rows = shape.window > 0 ? kBlockRows : block.count;  // a ring has no room for more behind its window
   for (int done = 0; done < block.count;) {

@@ -27,9 +27,9 @@ class AttentionBlock {
   int kv_width() const { return heads_.kv_heads * heads_.head_dim; }
 
   Step& step_;
-  const float* inv_freq_;                  // of all rotations
-  std::vector<double> attention_factors_;  // [rotation]
-  HeadShape heads_;                        // the layer's
+  const float* inv_freq_;              // of all rotations
+  std::vector<double> score_factors_;  // [rotation]
+  HeadShape heads_;                    // the layer's
 };
 
 }  // namespace moed

@@ -96,6 +96,11 @@ bool ConfigReader::Has(std::string_view key) const {
   return at != root_.end() && !at->is_null();
 }
 
+void ConfigReader::RefuseNull(std::string_view key, std::string_view allowed) {
+  const auto at = root_.find(key);
+  if (at != root_.end() && at->is_null()) FailValue(key, *at, allowed);
+}
+
 const Json* ConfigReader::Find(std::string_view key) {
   read_.emplace(key);
   const auto at = root_.find(key);
@@ -142,6 +147,7 @@ double ConfigReader::NumberOr(std::string_view key, double otherwise, double low
 
 bool ConfigReader::BoolOr(std::string_view key, bool otherwise) {
   const Json* value = Find(key);
+  if (otherwise) RefuseNull(key, "true, false");  // transformers takes null for false, wherever absence means true
   if (value == nullptr) return otherwise;
   if (!value->is_boolean()) FailValue(key, *value, "true, false");
   return value->is_boolean() && value->get<bool>();
@@ -202,7 +208,7 @@ std::vector<std::string> ConfigReader::StringsOr(std::string_view key, size_t co
 void ConfigReader::Only(std::string_view key, std::initializer_list<Json> allowed) {
   const Json* value = Find(key);
   if (value == nullptr || std::find(allowed.begin(), allowed.end(), *value) != allowed.end()) return;
-  FailValue(key, *value, JoinNames(allowed, [](const Json& item) { return ShownJson(item); }));
+  FailValue(key, *value, allowed.size() == 0 ? "null" : JoinNames(allowed, [](const Json& item) { return ShownJson(item); }));
 }
 
 std::string_view ConfigReader::Spelling(std::string_view one, std::string_view other) {

@@ -28,7 +28,7 @@ class ConfigReader {
   double NumberOr(std::string_view key, double otherwise, double low, double high);
   // `otherwise` where the key is absent or null: the meaning transformers gives to its absence.
   int IntOr(std::string_view key, int otherwise, int64_t low, int64_t high);
-  bool BoolOr(std::string_view key, bool otherwise);
+  bool BoolOr(std::string_view key, bool otherwise);  // null is an error where absence means true
   // One number, or a list of one number again and again.
   int SameInt(std::string_view key, int64_t low, int64_t high);
   // These keys have been looked at: they change nothing.
@@ -94,6 +94,8 @@ class ConfigReader {
   const nlohmann::json* Find(std::string_view key);  // marks it as read; null when absent or null
   const nlohmann::json* Required(std::string_view key);
   int CheckedInt(std::string_view key, const nlohmann::json& value, int64_t low, int64_t high);
+  // Of a key whose absence means something else.
+  void RefuseNull(std::string_view key, std::string_view allowed);
   void FailValue(std::string_view key, const nlohmann::json& value, std::string_view allowed);
   // What rope_scaling or rope_parameters says.
   struct RopeObject {
@@ -104,10 +106,11 @@ class ConfigReader {
     std::optional<double> ntk_alpha;
     bool proportional = false;
     double all_dims_magnitude = 1;
+    std::optional<std::string> kind;  // none: there is no such object
   };
   RopeObject ReadRopeObject(std::string_view key, const nlohmann::json* object, const RopeKinds& kinds);
   double ReadNtkAlpha(std::string_view key, const nlohmann::json& object);
-  YarnScaling ReadYarn(std::string_view key, const nlohmann::json& object);
+  YarnScaling ReadYarn(std::string_view key, const nlohmann::json& object, const RopeKinds& kinds);
   LongRope ReadLongRope(std::string_view key, const nlohmann::json& object, const RopeKinds& kinds);
   std::vector<double> NumbersIn(std::string_view key, const nlohmann::json& object, std::string_view name);
   // An error for another member of the object.

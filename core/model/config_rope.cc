@@ -13,16 +13,20 @@ namespace {
 
 using Json = nlohmann::json;
 
+constexpr std::string_view kSections[] = {"mrope_section", "mrope_interleaved"};
+
 double YarnMagnitude(double factor, double mscale) { return factor <= 1 ? 1.0 : 0.1 * mscale * std::log(factor) + 1.0; }
 
 }  // namespace
 
 // As transformers: mscale counts with mscale_all_dim alone, an attention_factor before both.
-YarnScaling ConfigReader::ReadYarn(std::string_view key, const Json& object) {
+YarnScaling ConfigReader::ReadYarn(std::string_view key, const Json& object, const RopeKinds& kinds) {
   static constexpr std::string_view kKnown[] = {"rope_type", "type",           "rope_theta", "partial_rotary_factor",
                                                 "factor",    "beta_fast",      "beta_slow",  "attention_factor",
                                                 "mscale",    "mscale_all_dim", "truncate",   "original_max_position_embeddings"};
-  OnlyNames(key, object, kKnown);
+  std::vector<std::string_view> known(std::begin(kKnown), std::end(kKnown));
+  if (kinds.mrope) known.insert(known.end(), std::begin(kSections), std::end(kSections));
+  OnlyNames(key, object, known);
   const auto required = [&](std::string_view name) {
     const std::optional<double> number = NumberIn(key, object, name);
     if (!number) Fail(InvalidArgument(name_, ": key ", key, ".", name, " is missing; YaRN needs it"));
@@ -103,8 +107,9 @@ ConfigReader::RopeObject ConfigReader::ReadRopeObject(std::string_view key, cons
     return rope;
   }
   const Json type = object->value("rope_type", object->value("type", Json()));
+  rope.kind = type.is_string() ? type.get<std::string>() : "default";
   if (type == "yarn") {
-    rope.yarn = ReadYarn(key, *object);
+    rope.yarn = ReadYarn(key, *object, kinds);
     rope.all_dims_magnitude = YarnMagnitude(rope.yarn->factor, NumberIn(key, *object, "mscale_all_dim").value_or(0));
   }
   if (type == "longrope" && kinds.long_rope) rope.long_rope = ReadLongRope(key, *object, kinds);
@@ -124,7 +129,7 @@ ConfigReader::RopeObject ConfigReader::ReadRopeObject(std::string_view key, cons
       }
     } else if (name == "partial_rotary_factor" && value.is_number()) {
       rope.partial = value.get<double>();
-    } else if (kinds.mrope && (name == "mrope_section" || name == "mrope_interleaved")) {
+    } else if (kinds.mrope && std::ranges::count(kSections, name) > 0) {
       continue;
     } else if (!rope.yarn && !rope.long_rope && !rope.ntk_alpha) {
       FailValue(path, value, "rope_type = \"default\", rope_theta = a number, partial_rotary_factor = 1");
@@ -149,11 +154,16 @@ ConfigReader::Rope ConfigReader::ReadRope(const RopeKinds& kinds) {
   std::optional<double> own_theta, own_partial, theta, partial;
   if (Has("rope_theta")) own_theta = Number("rope_theta", 1, 1e15);
   if (Has("partial_rotary_factor")) own_partial = Number("partial_rotary_factor", 0, 1);
+  if (kinds.partial) RefuseNull("partial_rotary_factor", "a number above 0, at most 1");
   Known({"rope_theta", "partial_rotary_factor"});
   for (const std::optional<double>& other : {own_theta, scaling.theta, parameters.theta}) {
     if (theta && other && *theta != *other)
       Fail(InvalidArgument(name_, ": rope_theta is given twice: ", *theta, " and ", *other));
     if (!theta) theta = other;
+  }
+  if (scaling.kind && parameters.kind && *scaling.kind != *parameters.kind) {
+    Fail(InvalidArgument(name_, ": rope_scaling is of type \"", *scaling.kind, "\" and rope_parameters of \"", *parameters.kind,
+                         "\"; allowed: one of them, or the same in both"));
   }
   if (!theta) theta = kinds.theta;
   if (!theta) Fail(InvalidArgument(name_, ": key rope_theta is missing"));

@@ -16,6 +16,20 @@ constexpr std::string_view kSliding = "sliding_attention";
 constexpr std::string_view kLayerTypes[] = {kSliding, "full_attention"};
 constexpr std::string_view kDense = "dense", kSparse = "sparse";  // mlp_layer_types
 
+void ReadRotaryDims(ConfigReader& config, const OwnKeys& own, std::optional<double> partial, ModelSpec& spec) {
+  const auto dims_of = [&](double part) { return static_cast<int>(spec.head_dim * part); };
+  int dims = dims_of(partial.value_or(own.partial_rotary.value_or(1)));
+  if (!own.rotary_dims.empty()) {
+    const int given = config.IntOr(own.rotary_dims, dims, 2, spec.head_dim);
+    if (partial && given != dims) {
+      config.Fail(InvalidArgument("config.json: ", own.rotary_dims, " = ", given,
+                                  " contradicts partial_rotary_factor = ", *partial, " of head_dim = ", spec.head_dim));
+    }
+    dims = given;
+  }
+  if (dims < spec.head_dim) spec.rotary_dims = dims;
+}
+
 void ReadOneRotation(ConfigReader& config, const OwnKeys& own, ModelSpec& spec) {
   const ConfigReader::Rope rope = config.ReadRope({.long_rope = true,
                                                    .long_rope_magnitudes = own.long_rope_magnitudes,
@@ -34,8 +48,7 @@ void ReadOneRotation(ConfigReader& config, const OwnKeys& own, ModelSpec& spec) 
   if (spec.latent && rope.all_dims_magnitude != 1) {
     spec.attention_scale = rope.all_dims_magnitude * rope.all_dims_magnitude * spec.AttentionScale();
   }
-  const double partial = rope.partial.value_or(own.partial_rotary.value_or(1));
-  if (partial < 1) spec.rotary_dims = static_cast<int>(spec.head_dim * partial);
+  ReadRotaryDims(config, own, rope.partial, spec);
 }
 
 void ReadHeads(ConfigReader& config, ModelSpec& spec) {

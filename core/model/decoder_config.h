@@ -21,6 +21,7 @@ struct OwnKeys {
   bool attention_bias = false;
   std::optional<double> rope_theta;      // where no key says it
   std::optional<double> partial_rotary;  // partial_rotary_factor may be below 1; this where it is absent
+  std::string_view rotary_dims = "";     // says the same in dimensions; empty: no key does
   bool ntk_alpha = false;                // "dynamic" scaling with a fixed alpha, which changes theta
   bool mrope = false;                    // as ConfigReader::RopeKinds
   bool long_rope_magnitudes = false;     // as ConfigReader::RopeKinds

@@ -23,6 +23,8 @@ class TensorList {
     Vector(std::move(store_name), std::move(checkpoint_name), cols);
     tensors_.back().spelling = spelling;
   }
+  // Of the last one.
+  void ScaleParts(const HeadFactor& factor) { tensors_.back().head_factor = factor; }
   void Norm(const std::string& store_name, const std::string& checkpoint_name, const ModelSpec& spec, Spelling spelling) {
     Spelled(store_name, checkpoint_name + ".weight", spec.hidden, spelling);
     if (spec.layer_norm) Vector(store_name + "_bias", checkpoint_name + ".bias", spec.hidden);
@@ -104,6 +106,9 @@ void AddAttention(TensorList& list, const ModelSpec& spec, const HeadShape& head
     const bool per_head = spec.qk_norm == ModelSpec::QkNorm::kPerHead;
     list.Spelled(store + "q_norm", StrCat(checkpoint, "self_attn.", names.q_norm, ".weight"), per_head ? heads.head_dim : q_width,
                  names.norms);
+    if (const double factor = spec.QueryPartFactor(); factor != 1) {
+      list.ScaleParts({.head_dim = heads.head_dim, .dims = spec.rotary_dims, .factor = factor});
+    }
     list.Spelled(store + "k_norm", StrCat(checkpoint, "self_attn.", names.k_norm, ".weight"),
                  per_head ? heads.head_dim : kv_width, names.norms);
   }

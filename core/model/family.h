@@ -42,6 +42,13 @@ enum class Spelling : uint8_t {
   kLogOfNegative,  // log(-number)
 };
 
+// What a vector's numbers are multiplied by when they are packed: the first `dims` of every `head_dim` of them.
+struct HeadFactor {
+  int head_dim = 0;  // 0: none is
+  int dims = 0;
+  double factor = 1;
+};
+
 struct TrunkTensor {
   std::string store_name;
   std::string checkpoint_name;
@@ -50,6 +57,7 @@ struct TrunkTensor {
   int cols = 0;
   bool one_row = false;  // the checkpoint has the vector as a matrix of one row
   Spelling spelling = Spelling::kPlain;
+  HeadFactor head_factor = {};
   std::vector<uint64_t> checkpoint_shape() const {
     const auto width = static_cast<uint64_t>(cols);
     if (role == TensorRole::kVector && rows == 1 && !one_row) return {width};

@@ -269,6 +269,18 @@ struct ModelSpec {
     return attention_scale == 0 ? 1 / std::sqrt(static_cast<double>(dim)) : attention_scale;
   }
   bool NormsAround() const { return norms == Norms::kAround; }
+  // What a rotation's attention factor does to the product of a query and a key that are rotated whole.
+  double ScoreFactor(int index) const {
+    const double factor = unrotated || RotatesParts() ? 1 : rotation(index).AttentionFactor();
+    return factor * factor;
+  }
+  // The same where a part of each head is rotated: the norm of the queries multiplies that part by it.
+  double QueryPartFactor() const {
+    const double factor = !unrotated && RotatesParts() ? rotation(0).AttentionFactor() : 1;
+    return factor * factor;
+  }
+  // Of heads that are whole in their cache; latent attention keeps what is rotated apart.
+  bool RotatesParts() const { return !latent && rotary_dims > 0 && rotary_dims < head_dim; }
   int RotationOf(LayerId layer) const { return rotations.empty() ? 0 : rotations[layer.value()]; }
   int rotation_count() const { return 1 + static_cast<int>(more_rotations.size()); }
   Rotation rotation(int index) const {

@@ -647,6 +647,88 @@ TEST(FamilyTest, YarnIsReadWithItsAttentionFactor) {
   }
 }
 
+// As Qwen3.5's model card says it, with the sections of a picture beside it.
+TEST(FamilyTest, YarnTurnsPartsOfHeads) {
+  Json config = ConfigOf("qwen3_5_moe_text");
+  config["rope_parameters"] = {{"mrope_interleaved", true},
+                               {"mrope_section", {11, 11, 10}},
+                               {"rope_type", "yarn"},
+                               {"rope_theta", 1e7},
+                               {"factor", 4.0},
+                               {"original_max_position_embeddings", 64},
+                               {"partial_rotary_factor", 0.4}};
+  for (const char* key : {"rope_theta", "rope_scaling", "partial_rotary_factor"}) config.erase(key);
+  const auto spec = Read(config);
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->rotary_dims, static_cast<int>(0.4 * spec->head_dim));
+  EXPECT_DOUBLE_EQ(std::sqrt(spec->QueryPartFactor()), 0.1 * std::log(4.0) + 1);
+  config = ConfigOf("glm4_moe");  // without a norm of queries there is nothing that could multiply the part
+  config["use_qk_norm"] = false;
+  config["rope_scaling"] = {{"rope_type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 64}};
+  ExpectRefusal(Read(config).status(), "attention_factor", "queries have no norm");
+}
+
+TEST(FamilyTest, RopeScalingAndRopeParametersAreOfOneKind) {
+  Json config = ConfigOf("qwen3_moe");
+  config["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", config["rope_theta"]}};
+  config["rope_scaling"] = {{"type", "default"}};
+  EXPECT_TRUE(Read(config).ok());
+  config["rope_scaling"] = {{"type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 64}};
+  ExpectRefusal(Read(config).status(), "rope_scaling is of type \"yarn\"", "rope_parameters of \"default\"");
+}
+
+// To transformers null is false, or a whole head, where absence is not.
+TEST(FamilyTest, NullIsRefusedWhereItIsNotAbsence) {
+  Json config = ConfigOf("glm4_moe");
+  config.erase("norm_topk_prob");
+  EXPECT_TRUE(Read(config).ok());
+  config["norm_topk_prob"] = nullptr;
+  ExpectRefusal(Read(config).status(), "norm_topk_prob", "null");
+  config["norm_topk_prob"] = true;
+  config["partial_rotary_factor"] = nullptr;
+  ExpectRefusal(Read(config).status(), "partial_rotary_factor", "null");
+}
+
+TEST(FamilyTest, WhatMayOnlyBeAbsentIsRefusedWithNull) {
+  Json config = ConfigOf("mixtral");
+  config["sliding_window"] = 4096;
+  ExpectRefusal(Read(config).status(), "sliding_window = 4096", "allowed: null");
+}
+
+// Keys of MiniMax-M2's first release that its later ones do not have.
+TEST(FamilyTest, MiniMaxM2IsReadAsFirstReleased) {
+  Json config = ConfigOf("minimax_m2");
+  const auto expected = Read(config);
+  ASSERT_TRUE(expected.ok()) << expected.status();
+  config.update({{"attn_type_list", std::vector<int>(config["num_hidden_layers"].get<int>(), 1)},
+                 {"layernorm_full_attention_beta", 1.0},
+                 {"layernorm_linear_attention_beta", 1.0},
+                 {"layernorm_mlp_beta", 1.0},
+                 {"mlp_intermediate_size", 8192},
+                 {"shared_intermediate_size", 0},
+                 {"shared_moe_mode", "sigmoid"}});
+  const auto spec = Read(config);
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(SpecToJson(*spec), SpecToJson(*expected));
+  config["layernorm_mlp_beta"] = 2.0;
+  ExpectRefusal(Read(config).status(), "layernorm_mlp_beta", "2");
+  config["layernorm_mlp_beta"] = 1.0;
+  config["attn_type_list"][0] = 0;
+  ExpectRefusal(Read(config).status(), "attn_type_list", "");
+}
+
+TEST(FamilyTest, RotaryDimensionsOfMiniMaxAreSaidOnce) {
+  Json config = ConfigOf("minimax_m2");
+  const int dims = config["rotary_dim"], head = config["head_dim"];
+  EXPECT_EQ(Read(config)->rotary_dims, dims);
+  config["partial_rotary_factor"] = (dims + 0.5) / head;
+  EXPECT_EQ(Read(config)->rotary_dims, dims) << "the same";
+  config["partial_rotary_factor"] = 1.0;
+  ExpectRefusal(Read(config).status(), "rotary_dim", "partial_rotary_factor = 1");
+  config["rotary_dim"] = nullptr;
+  EXPECT_EQ(Read(config)->rotary_dims, 0);
+}
+
 // Of any family. Phi-MoE's attention factors are its own keys'.
 TEST(FamilyTest, LongRopeIsReadForShortAndLongContexts) {
   Json config = ConfigOf("qwen3_moe");

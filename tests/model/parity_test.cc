@@ -22,6 +22,7 @@ struct Golden {
   double deviation = 0;
   std::vector<std::vector<std::vector<int32_t>>> experts;  // [MoE layer][prompt token][slot]
   int max_context = 0;                                     // 0: all positions
+  nlohmann::json config;                                   // what config.json says otherwise
 };
 
 std::vector<TokenId> Tokens(const nlohmann::json& numbers) {
@@ -29,7 +30,7 @@ std::vector<TokenId> Tokens(const nlohmann::json& numbers) {
   return std::vector<TokenId>(values.begin(), values.end());
 }
 
-// One of a checkpoint's golden outputs: those of long contexts are in a file of their own.
+// One of a checkpoint's golden outputs: those of long contexts, and of other rotations, are in files of their own.
 struct Compared {
   std::string checkpoint;
   std::string file = "golden.json.xz";
@@ -40,8 +41,9 @@ std::vector<Compared> AllCompared() {
   std::vector<Compared> all;
   for (const std::string& name : CheckpointNames()) {
     all.push_back({name});
-    if (const Compared with_long = {name, "golden_long.json.xz"}; std::filesystem::exists(with_long.path()))
-      all.push_back(with_long);
+    for (const char* const other : {"golden_long.json.xz", "golden_yarn.json.xz"}) {
+      if (const Compared with_other = {name, other}; std::filesystem::exists(with_other.path())) all.push_back(with_other);
+    }
   }
   return all;
 }
@@ -53,7 +55,24 @@ Golden ReadGolden(const Compared& compared) {
   json.at("logits_std").get_to(golden.deviation);
   json.at("experts").get_to(golden.experts);
   golden.max_context = json.value("max_context", 0);
+  golden.config = json.value("config", nlohmann::json());
   return golden;
+}
+
+// The checkpoint, packed; one whose config.json differs is a copy, which is gone once it is packed.
+const StoreReader& PackedAs(const std::string& checkpoint, const Golden& golden) {
+  if (golden.config.is_null()) return PackedStore(checkpoint, FormatId::kBF16);
+  static std::map<std::string, const StoreReader*> stores;
+  const StoreReader*& store = stores[checkpoint];
+  if (store != nullptr) return *store;
+  const TemporaryFolder folder;
+  const std::string copy = folder / checkpoint;
+  std::filesystem::copy(DataFolder() + "/" + checkpoint, copy);
+  auto config = nlohmann::json::parse(ReadFileText(copy + "/config.json"));
+  config.update(golden.config);
+  std::ofstream(copy + "/config.json") << config;
+  store = &PackedStore(copy, FormatId::kBF16);
+  return *store;
 }
 
 double LargestDifference(const Logits& got, const Logits& expected) {
@@ -69,8 +88,8 @@ double LargestDifference(const Logits& got, const Logits& expected) {
 
 class ParityTest : public testing::TestWithParam<Compared> {
  protected:
-  const StoreReader& store_ = PackedStore(GetParam().checkpoint, FormatId::kBF16);
   const Golden golden_ = ReadGolden(GetParam());
+  const StoreReader& store_ = PackedAs(GetParam().checkpoint, golden_);
   PackedModel model_{store_, {.max_context = golden_.max_context}};
   MemoryProvider provider_{store_};
 };
@@ -117,7 +136,8 @@ TEST_P(ParityTest, ExpertsAreThoseOfTransformersInTheirOrder) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Checkpoints, ParityTest, testing::ValuesIn(AllCompared()), [](const auto& info) {
-  return info.param.checkpoint + (info.param.file == "golden.json.xz" ? "" : "_long");
+  const std::string& file = info.param.file;
+  return info.param.checkpoint + file.substr(sizeof("golden") - 1, file.find('.') - (sizeof("golden") - 1));
 });
 
 }  // namespace

@@ -93,6 +93,13 @@ void Read(Spelling spelling, std::span<float> numbers) {
   }
 }
 
+void ScaleParts(const HeadFactor& factor, std::span<float> numbers) {
+  if (factor.head_dim == 0) return;
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    if (static_cast<int>(i % factor.head_dim) < factor.dims) numbers[i] = static_cast<float>(numbers[i] * factor.factor);
+  }
+}
+
 // Whole panels.
 int64_t RowsAtOnce(const SourceTensor& source) {
   return std::max<int64_t>(1, kChunkWeights / (kPanelRows * static_cast<int64_t>(source.shape[1]))) * kPanelRows;
@@ -160,13 +167,14 @@ absl::Status TensorEncoder::EncodeMatrix(const SourceTensor& source, std::span<c
   });
 }
 
-absl::Status TensorEncoder::EncodeVector(const SourceTensor& source, Sink sink, Spelling spelling) {
+absl::Status TensorEncoder::EncodeVector(const SourceTensor& source, Sink sink, Spelling spelling, const HeadFactor& factor) {
   std::vector<std::byte> raw;
   std::vector<float> numbers;
   const bool one_row = source.shape.size() == 1;
   const absl::Status read = ReadFloats(source, 0, one_row ? 1 : source.shape[0], source.shape.back(), raw, numbers);
   if (!read.ok()) return InTensor(source, read);
   Read(spelling, numbers);
+  ScaleParts(factor, numbers);
   const auto bad = std::find_if(numbers.begin(), numbers.end(), [](float number) { return !std::isfinite(number); });
   if (bad != numbers.end()) {
     return InTensor(source, InvalidArgument("element ", bad - numbers.begin(), " is ", *bad, ", expected a finite number"));

@@ -46,7 +46,8 @@ class TensorEncoder {
   absl::Status EncodeMatrix(const SourceTensor& source, std::span<const MatrixTarget> targets, Sink sink);
   // `source` is a vector, or the rows of one, one after the other: the numbers that `spelling` means, as float32. A number that
   // is not finite is an error.
-  absl::Status EncodeVector(const SourceTensor& source, Sink sink, Spelling spelling = Spelling::kPlain);
+  absl::Status EncodeVector(const SourceTensor& source, Sink sink, Spelling spelling = Spelling::kPlain,
+                            const HeadFactor& factor = {});
 
  private:
   // Some panels of a matrix on their way; one thread at a time.

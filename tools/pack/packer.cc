@@ -74,7 +74,7 @@ class Packer {
   absl::Status PackVector(size_t tensor) {
     if (const SourceTensor* source = plan_.trunk[tensor]; source != nullptr) {
       const auto append = [&](size_t, std::span<const std::byte> bytes) { return AppendTensor(tensor, bytes); };
-      return encoder_.EncodeVector(*source, append, plan_.trunk_spellings[tensor]);
+      return encoder_.EncodeVector(*source, append, plan_.trunk_spellings[tensor], plan_.trunk_head_factors[tensor]);
     }
     const std::vector<float> frequencies = InverseFrequencies(plan_.spec);
     return AppendTensor(tensor, std::as_bytes(std::span(frequencies)));

@@ -132,6 +132,7 @@ absl::Status PlanTrunk(const EncodingOrKeep& encoding, TensorFinder& finder, con
     plan.trunk.push_back(source);
     plan.trunk_targets.push_back(target);
     plan.trunk_spellings.push_back(checkpoint.SpellingOf(wanted));
+    plan.trunk_head_factors.push_back(wanted.head_factor);
     if (wanted.store_name == "embed") MOED_RETURN_IF_ERROR(TakeCopies(*source, checkpoint, plan.spec, finder));
   }
   plan.description.trunk.push_back({.name = std::string(kInverseFrequencies),
@@ -142,6 +143,7 @@ absl::Status PlanTrunk(const EncodingOrKeep& encoding, TensorFinder& finder, con
   plan.trunk.push_back(nullptr);
   plan.trunk_targets.emplace_back();
   plan.trunk_spellings.emplace_back();
+  plan.trunk_head_factors.emplace_back();
   return absl::OkStatus();
 }
 
@@ -211,6 +213,7 @@ absl::Status PlanExperts(const Checkpoint& checkpoint, const std::vector<Encodin
   plan.trunk.push_back(nullptr);
   plan.trunk_targets.emplace_back();
   plan.trunk_spellings.emplace_back();
+  plan.trunk_head_factors.emplace_back();
   return absl::OkStatus();
 }
 

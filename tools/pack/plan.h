@@ -39,11 +39,12 @@ struct PackPlan {
   ModelSpec spec;
   StoreDescription description;
   FileLayout layout;
-  std::vector<const SourceTensor*> trunk;    // by trunk tensor; null for rope.inv_freq and expert_norms, which are computed
-  std::vector<MatrixTarget> trunk_targets;   // by trunk tensor; of vectors they say nothing
-  std::vector<Spelling> trunk_spellings;     // by trunk tensor
-  std::vector<ExpertPart> parts;             // that an expert has, in record order
-  std::vector<const SourceTensor*> experts;  // [MoE layer][expert][one of these parts]
+  std::vector<const SourceTensor*> trunk;      // by trunk tensor; null for rope.inv_freq and expert_norms, which are computed
+  std::vector<MatrixTarget> trunk_targets;     // by trunk tensor; of vectors they say nothing
+  std::vector<Spelling> trunk_spellings;       // by trunk tensor
+  std::vector<HeadFactor> trunk_head_factors;  // by trunk tensor
+  std::vector<ExpertPart> parts;               // that an expert has, in record order
+  std::vector<const SourceTensor*> experts;    // [MoE layer][expert][one of these parts]
   std::vector<std::vector<PartTargets>> expert_targets;  // [precision][MoE layer]
   uint64_t tokenizer_bytes = 0;                          // Tokenizer::memory_bytes, once it is read from the store
   uint64_t chat_template_bytes = 0;                      // of its text

@@ -8,9 +8,10 @@ nearly a tie, so that a difference in rounding cannot flip one.
 
 Each golden.json.xz says what it was made with: mixtral, olmoe, qwen2_moe, qwen2_moe_sparse and qwen3_moe with transformers 4.57.6
 and tokenizers 0.22.2, whose parameters have other shapes than in transformers 5; the others with transformers 5.23.0 and
-tokenizers 0.23.3. All: torch 2.15.0, safetensors 0.8.0.
+tokenizers 0.23.3, golden_yarn.json.xz with 5.24.0 and 0.23.3. All: torch 2.15.0, safetensors 0.8.0.
 """
 
+import itertools
 import json
 import pathlib
 from typing import Any
@@ -52,6 +53,9 @@ CORRECTIONS = ("e_score_correction_bias", ".expert_bias")
 # With smaller ones, rounding keys and values to 8 bits flips a routing decision, llama.cpp's converter rounds a decay otherwise,
 # or the same token follows again and again.
 FIRST_SEED = {"ernie4_5_moe": 9, "phimoe": 7, "granitemoehybrid": 2, "gemma4_text": 117}
+
+# Shorter than the text.
+YARN = dict(rope_type="yarn", factor=4.0, beta_fast=4.0, beta_slow=0.25, original_max_position_embeddings=40)
 
 # Saved by transformers itself, which gives the tensors the names of released checkpoints.
 SAVED_AS_RELEASED: tuple[str, ...] = (
@@ -354,16 +358,32 @@ def save_as_released(
     (folder / "model.safetensors").chmod(0o644)
 
 
+def golden_with_rope(
+    config: PretrainedConfig, rope: dict[str, Any], weights: dict[str, torch.Tensor], seed: int
+) -> dict[str, Any] | None:
+    """As watched_golden_of, of a model that differs in what `rope` says."""
+    changed = {"rope_parameters": config.rope_parameters | rope}
+    model = AutoModelForCausalLM.from_config(type(config)(**(config.to_dict() | changed)), **EAGER)
+    model.load_state_dict({k: v.float() for k, v in weights.items()}, strict=False)
+    return watched_golden_of(model.eval().float(), seed)
+
+
 def golden_of_long_context(config: PretrainedConfig, weights: dict[str, torch.Tensor], seed: int) -> dict[str, Any] | None:
-    """As watched_golden_of, where all positions turn as those of long contexts.
+    """All positions turn as those of long contexts.
 
     transformers would take the frequencies of short ones and the factor of long ones, and only from where a text is long.
     """
-    rope = config.rope_parameters | {"short_factor": config.rope_parameters["long_factor"]}
-    rope["short_mscale"] = rope["long_mscale"]
-    model = AutoModelForCausalLM.from_config(type(config)(**(config.to_dict() | {"rope_parameters": rope})), **EAGER)
-    model.load_state_dict({k: v.float() for k, v in weights.items()}, strict=False)
-    return watched_golden_of(model.eval().float(), seed)
+    rope = config.rope_parameters
+    return golden_with_rope(config, {"short_factor": rope["long_factor"], "short_mscale": rope["long_mscale"]}, weights, seed)
+
+
+def golden_of_yarn(config: PretrainedConfig, weights: dict[str, torch.Tensor]) -> dict[str, Any]:
+    """A part of each head turns, and YaRN multiplies that part alone. What config.json says of it goes with the outputs.
+
+    The weights are given, so prompts are tried in order until one has no near tie.
+    """
+    tried = (golden_with_rope(config, YARN, weights, seed) for seed in itertools.count(1))
+    return next(golden for golden in tried if golden is not None) | {"config": {"rope_scaling": YARN}}
 
 
 def make(name: str, config: PretrainedConfig, folder: pathlib.Path) -> None:
@@ -395,6 +415,8 @@ def make(name: str, config: PretrainedConfig, folder: pathlib.Path) -> None:
                 reloaded = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, **EAGER).eval()
                 again, _ = run(reloaded, golden["prompt"])
                 assert torch.equal(again, run(model, golden["prompt"])[0]), "the saved files are not the model"
+        if name == "qwen3_next_experts":
+            write_golden(folder / "golden_yarn.json.xz", golden_of_yarn(config, weights))
         if name == "phimoe_longrope":
             long = golden_of_long_context(config, weights, seed)
             if long is None:
