@@ -56,6 +56,12 @@ class StreamRelay final : public std::enable_shared_from_this<StreamRelay<Respon
  private:
   using Answer = typename ChoiceCalls<Call>::Answer;
 
+  // The choice with which all are ended, or that failed.
+  struct Last {
+    size_t choice;
+    grpc::Status status;
+  };
+
   // Of one choice.
   class Reader final : public StreamReader<Response> {
    public:
@@ -110,8 +116,7 @@ class StreamRelay final : public std::enable_shared_from_this<StreamRelay<Respon
         [[fallthrough]];
       case Answer::kWhole: {
         absl::MutexLock lock(&mutex_);
-        writer_->Select(choice);
-        end_ = status;
+        last_ = Last{choice, status};
       }
     }
     Write();
@@ -125,14 +130,15 @@ class StreamRelay final : public std::enable_shared_from_this<StreamRelay<Respon
     bool begins = false, ends = false;
     {
       absl::MutexLock lock(&mutex_);
-      if (writing_ || (behind_.empty() && !end_)) return;
+      if (writing_ || (behind_.empty() && !last_)) return;
       writing_ = true;
-      ends = end_.has_value();
-      if (ends && !end_->ok() && !begun_) error = writer_->Error(*end_);
+      ends = last_.has_value();
+      if (ends) writer_->Select(last_->choice);
+      if (ends && !last_->status.ok() && !begun_) error = writer_->Error(last_->status);
       begins = !std::exchange(begun_, true);
       part = std::exchange(unwritten_, {});
       calls.swap(behind_);
-      if (ends && !error) part += end_->ok() ? writer_->LastEvents() : writer_->ErrorEvent(*end_);
+      if (ends && !error) part += last_->status.ok() ? writer_->LastEvents() : writer_->ErrorEvent(last_->status);
     }
     if (error) return exchange_->Reply(*std::move(error));
     if (begins) exchange_->StartStream("text/event-stream", std::move(headers_));
@@ -159,7 +165,7 @@ class StreamRelay final : public std::enable_shared_from_this<StreamRelay<Respon
   std::vector<std::shared_ptr<Call>> behind_ ABSL_GUARDED_BY(mutex_);  // whose next messages are asked for once that is written
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;                       // and, once the end is, for ever
   bool begun_ ABSL_GUARDED_BY(mutex_) = false;
-  std::optional<grpc::Status> end_ ABSL_GUARDED_BY(mutex_);
+  std::optional<Last> last_ ABSL_GUARDED_BY(mutex_);
   std::vector<Header> headers_;  // guarded by mutex_ until begun_, then of who begins the stream
 };
 
@@ -204,8 +210,10 @@ class WholeRelay final : public std::enable_shared_from_this<WholeRelay<Response
     std::optional<HttpReply> reply;
     {
       absl::MutexLock lock(&mutex_);
+      const Answer whole = calls_.Ended(choice, status);
+      if (replied_) return;
       writer_->Select(choice);
-      switch (calls_.Ended(choice, status)) {
+      switch (whole) {
         case Answer::kStopped:
           return;
         case Answer::kGoesOn:
@@ -219,6 +227,7 @@ class WholeRelay final : public std::enable_shared_from_this<WholeRelay<Response
           reply = writer_->Whole(answer);
           for (Header& header : QueueHeaders(call.initial_metadata())) reply->headers.push_back(std::move(header));
       }
+      replied_ = reply.has_value();
     }
     if (!reply) return BeginMore();
     calls_.Stop();
@@ -231,6 +240,7 @@ class WholeRelay final : public std::enable_shared_from_this<WholeRelay<Response
   ChoiceCalls<Call> calls_;
   absl::Mutex mutex_;
   const std::unique_ptr<AnswerWriter<Response>> writer_ ABSL_GUARDED_BY(mutex_);
+  bool replied_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace moed::http
