@@ -118,8 +118,9 @@ absl::Status AnswerCall<Response>::CheckAnswer(const EngineRequest& request) con
   const size_t each = kLeastTokenBytes + kLeastAlternativeBytes * (1 + alternatives);
   const size_t most = limits().max_answer_bytes / 2;  // Encoded::bytes
   if (request.prompt_logprobs && PromptBytes(request.prompt, *model_->tokenizer) + request.prompt.size() * each > most) {
-    return FieldError("response.prompt_logprobs", "those of ", request.prompt.size(), " tokens take more than the ", most,
-                      " bytes that one message may: ask for fewer response.top_logprobs, or for a shorter prompt's");
+    return FieldError(alternatives > 0 ? "response.top_logprobs" : "response.prompt_logprobs", "those of the prompt's ",
+                      request.prompt.size(), " tokens, with ", alternatives, " alternatives each, take more than the ", most,
+                      " bytes that one message may: ask for fewer, or for a shorter prompt's");
   }
   if (streaming_ || !request.logprobs || !request.stopping.max_new_tokens) return absl::OkStatus();
   const auto tokens = static_cast<size_t>(*request.stopping.max_new_tokens);

@@ -232,6 +232,9 @@ TEST(AnswerLimitsTest, LogprobsOfAPromptThatCannotFitOneMessageAreRefusedBeforeh
   EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   EXPECT_THAT(ViolatedFields(status), ElementsAre("response.prompt_logprobs"));
   EXPECT_THAT(status.error_message(), AllOf(HasSubstr("40 tokens"), HasSubstr("256 bytes")));
+  request.mutable_response()->set_logprobs(true);
+  request.mutable_response()->set_top_logprobs(1);
+  EXPECT_THAT(ViolatedFields(Generate(server, request)), ElementsAre("response.top_logprobs"));
   request.mutable_token_ids()->mutable_ids()->Truncate(10);
   EXPECT_TRUE(Generate(server, request).ok());
 }

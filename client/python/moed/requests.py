@@ -36,6 +36,8 @@ class Options(TypedDict, total=False):
     top_logprobs: int
     skip_special_tokens: bool
     return_prompt_tokens: bool
+    prompt_logprobs: bool
+    """Of generate: with the last message. max_new_tokens may be 0 then."""
     json_schema: str
     regex: str
     json_object: bool
