@@ -197,7 +197,8 @@ std::string FirstBytes(int connection) {
 }
 
 TEST_F(HttpServerTest, ANewConnectionHasTimeToSendItsFirstRequest) {
-  Serve({.connections = 2, .silent_seconds = 3600});
+  // A third one that finds room, since one of the two met a connection before them, ends when it is idle.
+  Serve({.connections = 2, .silent_seconds = 3600, .idle_seconds = 1});
   EXPECT_TRUE(Eventually([&] {
     const int first = Connect(), second = Connect();
     const std::string third = Answer("");
