@@ -53,12 +53,21 @@ class ConfigReader {
     FrequencyDivisors for_short, for_long;
     bool operator==(const LongRope&) const = default;
   };
-  // theta from rope_theta or rope_parameters, scaling from there or rope_scaling; every kind but "default", "yarn" and "longrope"
-  // is an error.
+  // "linear": every frequency is divided by the factor. "llama3" (Llama 3.1): those that turn fewer than low_freq_factor times in
+  // so many positions are, those that turn more than high_freq_factor times stay, those between are a mixture.
+  struct ScaledRope {
+    double factor = 1;
+    double low_freq_factor = 1, high_freq_factor = 4;
+    double original_positions = 0;  // 0: "linear"
+    bool operator==(const ScaledRope&) const = default;
+    FrequencyDivisors Divisors(double theta, int dims) const;
+  };
+  // theta from rope_theta or rope_parameters, scaling from there or rope_scaling; a kind that is none of these is an error.
   struct Rope {
     double theta = 1;
     std::optional<YarnScaling> yarn;
     std::optional<LongRope> long_rope;
+    std::optional<ScaledRope> scaled;
     std::optional<double> partial;  // of head_dim
     double ntk_alpha = 1;           // theta is to be multiplied by its power of head_dim / (head_dim - 2)
     double all_dims_magnitude = 1;  // YaRN's for mscale_all_dim: latent attention's queries and keys are multiplied by it
@@ -67,6 +76,7 @@ class ConfigReader {
   struct RopeKinds {
     bool long_rope = false;
     bool long_rope_magnitudes = false;  // its attention factors are short_mscale and long_mscale
+    bool scaled = false;                // "linear" and "llama3"
     bool partial = false;               // partial_rotary_factor below 1
     bool ntk_alpha = false;             // "dynamic" with a fixed alpha
     std::optional<double> theta;        // where no key says it
@@ -102,6 +112,7 @@ class ConfigReader {
     std::optional<double> theta;
     std::optional<YarnScaling> yarn;
     std::optional<LongRope> long_rope;
+    std::optional<ScaledRope> scaled;
     std::optional<double> partial;
     std::optional<double> ntk_alpha;
     bool proportional = false;
@@ -112,6 +123,7 @@ class ConfigReader {
   double ReadNtkAlpha(std::string_view key, const nlohmann::json& object);
   YarnScaling ReadYarn(std::string_view key, const nlohmann::json& object, const RopeKinds& kinds);
   LongRope ReadLongRope(std::string_view key, const nlohmann::json& object, const RopeKinds& kinds);
+  ScaledRope ReadScaledRope(std::string_view key, const nlohmann::json& object, bool llama3, const RopeKinds& kinds);
   std::vector<double> NumbersIn(std::string_view key, const nlohmann::json& object, std::string_view name);
   // An error for another member of the object.
   void OnlyNames(std::string_view key, const nlohmann::json& object, std::span<const std::string_view> known);

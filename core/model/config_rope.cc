@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <numbers>
+#include <string>
 #include <utility>
 
 #include "core/base/json_value.h"
@@ -14,6 +16,11 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::string_view kSections[] = {"mrope_section", "mrope_interleaved"};
+
+std::string AllowedTypes(const ConfigReader::RopeKinds& kinds) {
+  return StrCat("\"default\", \"yarn\"", kinds.scaled ? ", \"linear\", \"llama3\"" : "", kinds.long_rope ? ", \"longrope\"" : "",
+                kinds.ntk_alpha ? ", \"dynamic\" with alpha" : "", kinds.proportional ? ", \"proportional\"" : "");
+}
 
 double YarnMagnitude(double factor, double mscale) { return factor <= 1 ? 1.0 : 0.1 * mscale * std::log(factor) + 1.0; }
 
@@ -88,6 +95,41 @@ ConfigReader::LongRope ConfigReader::ReadLongRope(std::string_view key, const Js
   return rope;
 }
 
+ConfigReader::ScaledRope ConfigReader::ReadScaledRope(std::string_view key, const Json& object, bool llama3,
+                                                      const RopeKinds& kinds) {
+  constexpr std::string_view kOriginal = "original_max_position_embeddings";
+  std::vector<std::string_view> known = {"rope_type", "type", "rope_theta", "partial_rotary_factor", "factor"};
+  if (llama3) known.insert(known.end(), {"low_freq_factor", "high_freq_factor", kOriginal});
+  if (kinds.mrope) known.insert(known.end(), std::begin(kSections), std::end(kSections));
+  OnlyNames(key, object, known);
+  const auto required = [&](std::string_view name, double low, double high) {
+    const double number = NumberIn(key, object, name).value_or(0);
+    if (number >= low && number <= high) return number;
+    Fail(InvalidArgument(name_, ": ", key, ".", name, " has to be a number in ", low, "..", high));
+    return low;
+  };
+  ScaledRope rope = {.factor = required("factor", 1, 1e6)};
+  if (!llama3) return rope;
+  rope.low_freq_factor = required("low_freq_factor", 1e-6, 1e6);
+  rope.high_freq_factor = required("high_freq_factor", 1e-6, 1e6);
+  rope.original_positions = required(kOriginal, 1, 1 << 24);
+  if (rope.high_freq_factor > rope.low_freq_factor) return rope;
+  Fail(InvalidArgument(name_, ": ", key, ".high_freq_factor = ", rope.high_freq_factor,
+                       " is not above low_freq_factor = ", rope.low_freq_factor));
+  return rope;
+}
+
+FrequencyDivisors ConfigReader::ScaledRope::Divisors(double theta, int dims) const {
+  FrequencyDivisors divided = {.divisors = std::vector<double>(static_cast<size_t>(dims / 2), factor)};
+  for (size_t i = 0; original_positions > 0 && i < divided.divisors.size(); ++i) {
+    const double wavelength = 2 * std::numbers::pi * std::pow(theta, 2.0 * static_cast<double>(i) / dims);
+    const double turns = original_positions / wavelength;
+    const double stays = std::clamp((turns - low_freq_factor) / (high_freq_factor - low_freq_factor), 0.0, 1.0);
+    divided.divisors[i] = 1 / ((1 - stays) / factor + stays);
+  }
+  return divided;
+}
+
 // Some checkpoints call a fixed alpha "dynamic"; the other numbers beside it count for nothing.
 double ConfigReader::ReadNtkAlpha(std::string_view key, const Json& object) {
   static constexpr std::string_view kKnown[] = {"rope_type", "type",   "rope_theta", "alpha",         "beta_fast",
@@ -113,25 +155,31 @@ ConfigReader::RopeObject ConfigReader::ReadRopeObject(std::string_view key, cons
     rope.all_dims_magnitude = YarnMagnitude(rope.yarn->factor, NumberIn(key, *object, "mscale_all_dim").value_or(0));
   }
   if (type == "longrope" && kinds.long_rope) rope.long_rope = ReadLongRope(key, *object, kinds);
+  if ((type == "linear" || type == "llama3") && kinds.scaled) {
+    rope.scaled = ReadScaledRope(key, *object, type == "llama3", kinds);
+  }
   if (type == "dynamic" && kinds.ntk_alpha) rope.ntk_alpha = ReadNtkAlpha(key, *object);
   rope.proportional = type == "proportional" && kinds.proportional;
+  const auto known = [&](const Json& kind) {
+    return kind == "default" || kind == "yarn" || (kind == "longrope" && kinds.long_rope) ||
+           (kind == "dynamic" && kinds.ntk_alpha) || rope.scaled || rope.proportional;
+  };
+  const auto refuse = [&](std::string_view name, const Json& kind) {
+    FailValue(StrCat(key, ".", name), kind, AllowedTypes(kinds));
+  };
+  // Before its numbers, which are others for others.
+  if (!type.is_null() && !known(type)) refuse(object->contains("rope_type") ? "rope_type" : "type", type);
   for (const auto& [name, value] : object->items()) {
     const std::string path = StrCat(key, ".", name);
     if (name == "rope_theta" && value.is_number()) {
       rope.theta = value.get<double>();
     } else if (name == "rope_type" || name == "type") {
-      const bool known = value == "default" || value == "yarn" || (value == "longrope" && kinds.long_rope) ||
-                         (value == "dynamic" && kinds.ntk_alpha) || rope.proportional;
-      if (!known) {
-        FailValue(path, value,
-                  StrCat("\"default\", \"yarn\"", kinds.long_rope ? ", \"longrope\"" : "",
-                         kinds.ntk_alpha ? ", \"dynamic\" with alpha" : "", kinds.proportional ? ", \"proportional\"" : ""));
-      }
+      if (!known(value)) refuse(name, value);
     } else if (name == "partial_rotary_factor" && value.is_number()) {
       rope.partial = value.get<double>();
     } else if (kinds.mrope && std::ranges::count(kSections, name) > 0) {
       continue;
-    } else if (!rope.yarn && !rope.long_rope && !rope.ntk_alpha) {
+    } else if (!rope.yarn && !rope.long_rope && !rope.scaled && !rope.ntk_alpha) {
       FailValue(path, value, "rope_type = \"default\", rope_theta = a number, partial_rotary_factor = 1");
     }
   }
@@ -142,12 +190,14 @@ ConfigReader::Rope ConfigReader::ReadRope(const RopeKinds& kinds) {
   const auto read = [&](std::string_view key) { return ReadRopeObject(key, Find(key), kinds); };
   const RopeObject scaling = read("rope_scaling"), parameters = read("rope_parameters");
   if ((scaling.yarn && parameters.yarn && *scaling.yarn != *parameters.yarn) ||
-      (scaling.long_rope && parameters.long_rope && *scaling.long_rope != *parameters.long_rope)) {
+      (scaling.long_rope && parameters.long_rope && *scaling.long_rope != *parameters.long_rope) ||
+      (scaling.scaled && parameters.scaled && *scaling.scaled != *parameters.scaled)) {
     Fail(InvalidArgument(name_, ": rope_scaling contradicts rope_parameters"));
   }
   Rope rope;
   rope.yarn = scaling.yarn ? scaling.yarn : parameters.yarn;
   rope.long_rope = scaling.long_rope ? scaling.long_rope : parameters.long_rope;
+  rope.scaled = scaling.scaled ? scaling.scaled : parameters.scaled;
   rope.all_dims_magnitude = (scaling.yarn ? scaling : parameters).all_dims_magnitude;
   rope.ntk_alpha = scaling.ntk_alpha.value_or(parameters.ntk_alpha.value_or(1));
 

@@ -33,6 +33,7 @@ void ReadRotaryDims(ConfigReader& config, const OwnKeys& own, std::optional<doub
 void ReadOneRotation(ConfigReader& config, const OwnKeys& own, ModelSpec& spec) {
   const ConfigReader::Rope rope = config.ReadRope({.long_rope = true,
                                                    .long_rope_magnitudes = own.long_rope_magnitudes,
+                                                   .scaled = !spec.latent,
                                                    .partial = own.partial_rotary.has_value(),
                                                    .ntk_alpha = own.ntk_alpha,
                                                    .theta = own.rope_theta,
@@ -49,6 +50,7 @@ void ReadOneRotation(ConfigReader& config, const OwnKeys& own, ModelSpec& spec) 
     spec.attention_scale = rope.all_dims_magnitude * rope.all_dims_magnitude * spec.AttentionScale();
   }
   ReadRotaryDims(config, own, rope.partial, spec);
+  if (rope.scaled) spec.divided = rope.scaled->Divisors(spec.rope_theta, spec.RotaryDims());
 }
 
 void ReadHeads(ConfigReader& config, ModelSpec& spec) {

@@ -1,7 +1,9 @@
 // config.json to ModelSpec: whatever changes what a model computes is understood or refused by name.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <map>
+#include <numbers>
 #include <set>
 
 #include "core/base/status.h"
@@ -123,7 +125,8 @@ TEST_P(ConfigTest, RefusesWhatNoFamilyComputes) {
       {"clip_qkv", 8.0},
       {"use_sliding_window", true},
       {"partial_rotary_factor", 0.5},
-      {"rope_scaling", {{"type", "linear"}, {"factor", 2.0}}},
+      {"rope_scaling", {{"type", "linear"}}},
+      {"rope_scaling", {{"rope_type", "ntk"}, {"factor", 2.0}}},
       {"rope_scaling", {{"rope_type", "yarn"}, {"factor", 4.0}}},
       {"rope_scaling", {{"rope_type", "default"}, {"factor", 4.0}}},
       {"rope_scaling", "linear"},
@@ -280,8 +283,12 @@ TEST(FamilyTest, UnknownTypesAreRefusedWithTheKnownOnes) {
 
 TEST(FamilyTest, SlidingWindowCountsOnlyWhereItIsUsed) {
   Json mixtral = ConfigOf("mixtral");
-  mixtral["sliding_window"] = 4096;
-  ExpectRefusal(Read(mixtral).status(), "sliding_window", "4096");
+  mixtral["sliding_window"] = mixtral["max_position_embeddings"];
+  EXPECT_TRUE(Read(mixtral)->windows.empty()) << "no position is further away";
+  mixtral["sliding_window"] = 8;
+  EXPECT_EQ(Read(mixtral)->windows, std::vector<int>(mixtral["num_hidden_layers"].get<size_t>(), 8));
+  mixtral["sliding_window"] = 0;
+  ExpectRefusal(Read(mixtral).status(), "sliding_window", "0");
   for (const char* family : {"qwen2_moe", "qwen3_moe"}) {
     Json qwen = ConfigOf(family);
     qwen["sliding_window"] = 32768;
@@ -690,7 +697,7 @@ TEST(FamilyTest, NullIsRefusedWhereItIsNotAbsence) {
 }
 
 TEST(FamilyTest, WhatMayOnlyBeAbsentIsRefusedWithNull) {
-  Json config = ConfigOf("mixtral");
+  Json config = ConfigOf("minimax_m2");
   config["sliding_window"] = 4096;
   ExpectRefusal(Read(config).status(), "sliding_window = 4096", "allowed: null");
 }
@@ -778,6 +785,47 @@ TEST(FamilyTest, LongRopeIsReadForShortAndLongContexts) {
   ASSERT_TRUE(phi.ok()) << phi.status();
   EXPECT_EQ(phi->rotation(0).AttentionFactor(), 1.1);
   EXPECT_EQ(phi->rotation(1).AttentionFactor(), 1.3);
+}
+
+// As transformers 5.24 computes them; by the golden outputs of granitemoe, too.
+TEST(FamilyTest, LinearAndLlama3DivideFrequencies) {
+  Json config = ConfigOf("mixtral");
+  config["head_dim"] = 20;
+  config["rope_scaling"] = {{"type", "linear"}, {"factor", 2.5}};
+  auto spec = Read(config);
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->rotation(0).divided, (FrequencyDivisors{std::vector<double>(10, 2.5)}));
+  const Json llama3 = {{"rope_type", "llama3"},
+                       {"factor", 8.0},
+                       {"low_freq_factor", 1.0},
+                       {"high_freq_factor", 4.0},
+                       {"original_max_position_embeddings", 200}};
+  config["rope_scaling"] = llama3;
+  spec = Read(config);
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  const std::vector<double> divisors = spec->rotation(0).divided->divisors;
+  EXPECT_EQ(divisors[1], 1);  // a turn takes 25 positions
+  const double turns = 200 / (2 * std::numbers::pi * std::pow(1e6, 0.2)), stays = (turns - 1) / 3;
+  EXPECT_DOUBLE_EQ(divisors[2], 1 / ((1 - stays) / 8 + stays));
+  EXPECT_EQ(divisors[3], 8);
+  for (const auto& [key, value] : {std::pair<const char*, Json>{"factor", 0.5},
+                                   {"factor", nullptr},
+                                   {"low_freq_factor", 4.0},
+                                   {"high_freq_factor", "4"},
+                                   {"original_max_position_embeddings", nullptr},
+                                   {"beta_fast", 32}}) {
+    config["rope_scaling"] = llama3;
+    config["rope_scaling"][key] = value;
+    ExpectRefusal(Read(config).status(), key, "");
+  }
+  config["rope_scaling"] = llama3;
+  config["rope_parameters"] = llama3;
+  EXPECT_TRUE(Read(config).ok()) << Read(config).status();
+  config["rope_parameters"]["factor"] = 4.0;
+  ExpectRefusal(Read(config).status(), "rope_scaling", "contradicts");
+  Json latent = ConfigOf("deepseek_v2");
+  latent["rope_scaling"] = llama3;
+  ExpectRefusal(Read(latent).status(), "rope_scaling.rope_type", "llama3");
 }
 
 TEST(SwitchTransformersTest, IsReadAndTravelsAsJson) {

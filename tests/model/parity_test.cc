@@ -41,7 +41,7 @@ std::vector<Compared> AllCompared() {
   std::vector<Compared> all;
   for (const std::string& name : CheckpointNames()) {
     all.push_back({name});
-    for (const char* const other : {"golden_long.json.xz", "golden_yarn.json.xz"}) {
+    for (const char* const other : {"golden_long.json.xz", "golden_yarn.json.xz", "golden_llama3.json.xz"}) {
       if (const Compared with_other = {name, other}; std::filesystem::exists(with_other.path())) all.push_back(with_other);
     }
   }

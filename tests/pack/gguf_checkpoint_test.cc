@@ -101,6 +101,28 @@ TEST(GgufCheckpointTest, MetadataBecomeASpec) {
   EXPECT_EQ(opened.checkpoint->Find("blk.0.ffn_up_exps.weight[2]")->shape, (std::vector<uint64_t>{kFfn, kHidden}));
 }
 
+// As llama.cpp's converter writes Mixtral's architecture; Llama 3.1's frequencies are a tensor there.
+TEST(GgufCheckpointTest, FrequenciesOfLlamaMayBeDivided) {
+  TestGguf file = Tiny();
+  file.Remove("general.architecture");
+  for (auto& [key, value] : file.keys) {
+    if (key.starts_with("qwen3moe.")) key.replace(0, key.find('.'), "llama");
+  }
+  file.String("general.architecture", "llama").U32("llama.feed_forward_length", kFfn);
+  std::erase_if(file.tensors, [](const auto& tensor) {
+    return tensor.name.find("attn_q_norm") != std::string::npos || tensor.name.find("attn_k_norm") != std::string::npos;
+  });
+  const Opened plain(file);
+  ASSERT_TRUE(plain.plan.ok()) << plain.error();
+  EXPECT_FALSE(plain.plan->spec.divided.has_value());
+  file.tensors.push_back({"rope_freqs.weight", {kHeadDim / 2}, 0, Little(1.0f) + Little(8.0f)});
+  const Opened divided(file);
+  ASSERT_TRUE(divided.plan.ok()) << divided.error();
+  EXPECT_EQ(divided.plan->spec.divided, (FrequencyDivisors{{1, 8}}));
+  file.tensors.back() = Tensor("rope_freqs.weight", {3});
+  EXPECT_THAT(Opened(file).error(), AllOf(HasSubstr("rope_freqs.weight"), HasSubstr("3")));
+}
+
 TEST(GgufCheckpointTest, KeepsTheChatTemplate) {
   EXPECT_EQ(Opened(Tiny()).checkpoint->chat().chat_template, "");
   EXPECT_EQ(Opened(Tiny().String("tokenizer.chat_template", "{{ x }}")).checkpoint->chat().chat_template, "{{ x }}");

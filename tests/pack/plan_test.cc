@@ -174,7 +174,7 @@ TEST(PlanTest, RefusesWhatIsNotImplemented) {
       {"clip_qkv", 8.0},
       {"hidden_act", "gelu"},
       {"rope_scaling", {{"type", "yarn"}, {"factor", 4.0}}},
-      {"rope_scaling", {{"rope_type", "linear"}, {"factor", 2.0}}},
+      {"rope_scaling", {{"rope_type", "linear"}}},
       {"rope_parameters", {{"rope_type", "llama3"}, {"rope_theta", 10000.0}}},
       {"attention_bias", true},
       {"quantization_config", {{"quant_method", "awq"}}},

@@ -8,7 +8,7 @@ nearly a tie, so that a difference in rounding cannot flip one.
 
 Each golden.json.xz says what it was made with: mixtral, olmoe, qwen2_moe, qwen2_moe_sparse and qwen3_moe with transformers 4.57.6
 and tokenizers 0.22.2, whose parameters have other shapes than in transformers 5; the others with transformers 5.23.0 and
-tokenizers 0.23.3, golden_yarn.json.xz with 5.24.0 and 0.23.3. All: torch 2.15.0, safetensors 0.8.0.
+tokenizers 0.23.3, golden_yarn.json.xz and golden_llama3.json.xz with 5.24.0 and 0.23.3. All: torch 2.15.0, safetensors 0.8.0.
 """
 
 import itertools
@@ -54,8 +54,19 @@ CORRECTIONS = ("e_score_correction_bias", ".expert_bias")
 # or the same token follows again and again.
 FIRST_SEED = {"ernie4_5_moe": 9, "phimoe": 7, "granitemoehybrid": 2, "gemma4_text": 117}
 
-# Shorter than the text.
-YARN = dict(rope_type="yarn", factor=4.0, beta_fast=4.0, beta_slow=0.25, original_max_position_embeddings=40)
+# Scaled rotations, of contexts shorter than the text or about as long: what config.json says otherwise, and the file it goes to.
+OTHER_ROPES: dict[str, tuple[str, dict[str, Any]]] = {
+    "qwen3_next_experts": (
+        "golden_yarn.json.xz",
+        dict(rope_type="yarn", factor=4.0, beta_fast=4.0, beta_slow=0.25, original_max_position_embeddings=40),
+    ),
+    "granitemoe": (
+        "golden_llama3.json.xz",
+        dict(
+            rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=100
+        ),
+    ),
+}
 
 # Saved by transformers itself, which gives the tensors the names of released checkpoints.
 SAVED_AS_RELEASED: tuple[str, ...] = (
@@ -377,13 +388,13 @@ def golden_of_long_context(config: PretrainedConfig, weights: dict[str, torch.Te
     return golden_with_rope(config, {"short_factor": rope["long_factor"], "short_mscale": rope["long_mscale"]}, weights, seed)
 
 
-def golden_of_yarn(config: PretrainedConfig, weights: dict[str, torch.Tensor]) -> dict[str, Any]:
-    """A part of each head turns, and YaRN multiplies that part alone. What config.json says of it goes with the outputs.
+def golden_of_rope(config: PretrainedConfig, rope: dict[str, Any], weights: dict[str, torch.Tensor]) -> dict[str, Any]:
+    """What config.json says of it goes with the outputs.
 
     The weights are given, so prompts are tried in order until one has no near tie.
     """
-    tried = (golden_with_rope(config, YARN, weights, seed) for seed in itertools.count(1))
-    return next(golden for golden in tried if golden is not None) | {"config": {"rope_scaling": YARN}}
+    tried = (golden_with_rope(config, rope, weights, seed) for seed in itertools.count(1))
+    return next(golden for golden in tried if golden is not None) | {"config": {"rope_scaling": rope}}
 
 
 def make(name: str, config: PretrainedConfig, folder: pathlib.Path) -> None:
@@ -415,8 +426,9 @@ def make(name: str, config: PretrainedConfig, folder: pathlib.Path) -> None:
                 reloaded = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, **EAGER).eval()
                 again, _ = run(reloaded, golden["prompt"])
                 assert torch.equal(again, run(model, golden["prompt"])[0]), "the saved files are not the model"
-        if name == "qwen3_next_experts":
-            write_golden(folder / "golden_yarn.json.xz", golden_of_yarn(config, weights))
+        if name in OTHER_ROPES:
+            file, rope = OTHER_ROPES[name]
+            write_golden(folder / file, golden_of_rope(config, rope, weights))
         if name == "phimoe_longrope":
             long = golden_of_long_context(config, weights, seed)
             if long is None:
