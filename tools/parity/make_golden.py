@@ -62,9 +62,7 @@ OTHER_ROPES: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "granitemoe": (
         "golden_llama3.json.xz",
-        dict(
-            rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=100
-        ),
+        dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=100),
     ),
 }
 
