@@ -247,10 +247,9 @@ class InferenceLimitsTest(RealProgramsTest):
             before = front.memory_bytes("VmRSS")
             with concurrent.futures.ThreadPoolExecutor(8) as pool:
                 answers = list(pool.map(lambda _: self.status_of(channel, many), range(16)))
-            # What gRPC has no room for it refuses itself.
-            self.assertLessEqual(
-                {code for code, _ in answers}, {grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.RESOURCE_EXHAUSTED}
-            )
+            # What gRPC has no room for it refuses itself, or the connection ends that has too much on its way.
+            allowed = {grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.UNAVAILABLE}
+            self.assertLessEqual({code for code, _ in answers}, allowed)
             self.assertTrue(any("inputs: " in words for _, words in answers))
             self.assertLess(front.memory_bytes("VmHWM"), before + 96 * MIB)
 
