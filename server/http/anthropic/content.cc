@@ -7,6 +7,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "core/base/status.h"
 #include "server/http/api/parameters.h"
+#include "server/http/api/tool_members.h"
 
 namespace moed::http {
 namespace {
@@ -166,27 +167,13 @@ absl::Status ApplyDescription(const Json& value, Tool& tool) {
   MOED_ASSIGN_OR_RETURN(*tool.mutable_description(), StringOf(value));
   return absl::OkStatus();
 }
-absl::Status ApplyInputSchema(const Json& value, Tool& tool) {
-  if (!value.is_object()) return InvalidArgument(ShownJson(value), " is no JSON schema, which is an object");
-  tool.set_parameters(value.dump());
-  return absl::OkStatus();
-}
-absl::Status ApplyStrict(const Json& value, Tool& tool) {
-  MOED_ASSIGN_OR_RETURN(const bool strict, BoolOf(value));
-  tool.set_strict(strict);
-  return absl::OkStatus();
-}
-absl::Status ApplyCallers(const Json& value, Tool&) {
-  return OnlyValue(value, Json::array({"direct"}), "only the model itself calls tools");
-}
-absl::Status ApplyDeferLoading(const Json& value, Tool&) { return OnlyValue(value, false, "all tools are shown at once"); }
 constexpr Parameter<Tool> kTool[] = {{"type", ApplyToolType},
                                      {"name", ApplyToolName},
                                      {"description", ApplyDescription},
-                                     {"input_schema", ApplyInputSchema},
-                                     {"strict", ApplyStrict},
-                                     {"allowed_callers", ApplyCallers},
-                                     {"defer_loading", ApplyDeferLoading},
+                                     {"input_schema", ApplyToolSchema},
+                                     {"strict", ApplyToolStrict},
+                                     {"allowed_callers", ApplyToolCallers},
+                                     {"defer_loading", ApplyToolDeferLoading},
                                      {"eager_input_streaming", nullptr},
                                      {"input_examples", nullptr},
                                      {"cache_control", nullptr}};

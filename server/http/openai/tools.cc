@@ -7,6 +7,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "core/base/status.h"
+#include "server/http/api/tool_members.h"
 
 namespace moed::http {
 namespace {
@@ -15,26 +16,11 @@ using moe::v1::ChatRequest;
 using moe::v1::Tool;
 using moe::v1::ToolChoice;
 
-absl::Status ApplyToolParameters(const Json& value, Tool& tool) {
-  if (!value.is_object()) return InvalidArgument(ShownJson(value), " is no JSON schema, which is an object");
-  tool.set_parameters(value.dump());
-  return absl::OkStatus();
-}
-absl::Status ApplyStrict(const Json& value, Tool& tool) {
-  MOED_ASSIGN_OR_RETURN(const bool strict, BoolOf(value));
-  tool.set_strict(strict);
-  return absl::OkStatus();
-}
-absl::Status ApplyCallers(const Json& value, Tool&) {
-  return OnlyValue(value, Json::array({"direct"}), "only the model itself calls tools");
-}
-absl::Status ApplyDeferLoading(const Json& value, Tool&) { return OnlyValue(value, false, "all tools are shown at once"); }
-
 constexpr Parameter<Tool> kFunction[] = {
     {"name", ApplyString<Tool, &Tool::mutable_name>},
     {"description", ApplyString<Tool, &Tool::mutable_description>},
-    {"parameters", ApplyToolParameters},
-    {"strict", ApplyStrict},
+    {"parameters", ApplyToolSchema},
+    {"strict", ApplyToolStrict},
 };
 absl::Status ApplyFunction(const Json& value, Tool& tool) { return ReadMembers(value, kFunction, tool); }
 constexpr Parameter<Tool> kNestedTool[] = {{"type", OnlyFunction<Tool>}, {"function", ApplyFunction}};
@@ -43,8 +29,8 @@ constexpr Parameter<Tool> kFlatTool[] = {{"type", OnlyFunction<Tool>},
                                          kFunction[1],
                                          kFunction[2],
                                          kFunction[3],
-                                         {"allowed_callers", ApplyCallers},
-                                         {"defer_loading", ApplyDeferLoading},
+                                         {"allowed_callers", ApplyToolCallers},
+                                         {"defer_loading", ApplyToolDeferLoading},
                                          {"output_schema", nullptr}};
 
 // The type first: other types have other members.
