@@ -14,6 +14,7 @@
 #include "absl/time/time.h"
 #include "core/base/status.h"
 #include "core/base/timed_wait.h"
+#include "server/metrics/connection_metrics.h"
 #include "server/metrics/metrics_server.h"
 #include "server/metrics/model_counters.h"
 #include "server/metrics/process_metrics.h"
@@ -29,6 +30,7 @@
 #include "server/ticker.h"
 #include "server/wire/access.h"
 #include "server/wire/call_guard.h"
+#include "server/wire/own_sockets.h"
 #include "server/wire/rpc_server.h"
 #include "spdlog/spdlog.h"
 
@@ -88,6 +90,7 @@ class App::Impl {
   void EndWith(const absl::Status& error);
   void KeepForTheNextStart();
   bool Alive() const;
+  ClosedConnections Closed();
   const Certificates* certificates();
   const Tokens* tokens();
 
@@ -194,7 +197,7 @@ absl::Status App::Impl::ServeMetrics() {
   if (!config_.metrics_listen.has_value()) return absl::OkStatus();
   MetricsServerParts parts;
   parts.collectables = {registry_, std::make_shared<ServerMetrics>(state_, sampler_, counters_),
-                        std::make_shared<ProcessMetrics>()};
+                        std::make_shared<ProcessMetrics>(), std::make_shared<ConnectionMetrics>([this] { return Closed(); })};
   parts.alive = [this] { return Alive(); };
   parts.ready = [this] { return state_.ready(); };
   MOED_ASSIGN_OR_RETURN(metrics_server_, MetricsServer::Listen(*config_.metrics_listen, std::move(parts)));
@@ -252,6 +255,13 @@ void App::Impl::TellHealth() {
   absl::MutexLock lock(&servers_mutex_);
   const bool ready = state_.ready();
   for (const auto& server : servers_) server->SetServing(ready);
+}
+
+ClosedConnections App::Impl::Closed() {
+  ClosedConnections closed{.too_much = EndedConnections()};
+  absl::MutexLock lock(&servers_mutex_);
+  for (const auto& server : servers_) closed.no_room += server->refused_connections();
+  return closed;
 }
 
 bool App::Impl::Alive() const {

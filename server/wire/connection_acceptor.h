@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <thread>
@@ -26,8 +27,8 @@ class ConnectionAcceptor {
   int port() const { return address_.port; }
   // Once. `take` owns the connection, which does not block.
   void Start(std::function<void(int connection)> take);
-  void Stop();  // nothing is taken from here on
-  int refused() const { return refused_; }
+  void Stop();                                   // nothing is taken from here on
+  uint64_t refused() const { return refused_; }  // closed as soon as they came
 
  private:
   ConnectionAcceptor(Address address, std::vector<int> listeners, int max_connections);
@@ -41,7 +42,7 @@ class ConnectionAcceptor {
   const int wake_;  // eventfd
   int spare_;       // given up for a moment where descriptors have run out
   int room_ = 0;    // that there is for sure
-  std::atomic<int> refused_{0};
+  std::atomic<uint64_t> refused_{0};
   std::function<void(int)> take_;
   std::thread thread_;
 };

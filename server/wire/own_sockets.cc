@@ -3,12 +3,18 @@
 #include <dirent.h>
 #include <sys/un.h>
 
+#include <atomic>
 #include <cstdlib>
 
 #include "absl/base/const_init.h"
 #include "absl/synchronization/mutex.h"
 
 namespace moed {
+namespace {
+
+std::atomic<uint64_t> ended_connections{0};
+
+}  // namespace
 
 in_port_t PortOf(const sockaddr_storage& address) {
   if (address.ss_family == AF_INET) return ntohs(reinterpret_cast<const sockaddr_in&>(address).sin_port);
@@ -27,7 +33,10 @@ Address BoundTo(int descriptor) {
 void EndConnection(int descriptor) {
   const sa_family_t nobody = AF_UNSPEC;
   if (connect(descriptor, reinterpret_cast<const sockaddr*>(&nobody), sizeof(nobody)) != 0) shutdown(descriptor, SHUT_RDWR);
+  ++ended_connections;
 }
+
+uint64_t EndedConnections() { return ended_connections; }
 
 void ForEachSocketOf(const Address& address, const std::function<void(int descriptor)>& visit) {
   static absl::Mutex mutex(absl::kConstInit);

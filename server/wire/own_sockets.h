@@ -4,6 +4,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <cstdint>
 #include <functional>
 
 #include "core/base/address.h"
@@ -21,5 +22,7 @@ void ForEachSocketOf(const Address& address, const std::function<void(int descri
 // What a connection has sent and nobody has read goes, too. After a mere shutdown(2) TCP would go on to receive. gRPC sees an
 // error or an end, and closes the descriptor itself.
 void EndConnection(int descriptor);
+// Those that EndConnection was called for, of the process.
+uint64_t EndedConnections();
 
 }  // namespace moed

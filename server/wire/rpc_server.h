@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -43,6 +44,7 @@ class RpcServer {
 
   const Address& address() const { return address_; }  // with the port that was bound
   void SetServing(bool serving);
+  uint64_t refused_connections() const { return acceptor_->refused(); }
   // New calls fail; calls not over at the deadline are cancelled. Returns when all are over, however long that takes.
   void Shutdown(std::chrono::system_clock::time_point deadline);
 

@@ -226,6 +226,7 @@ TEST(ConnectionTest, MoreThanAreAllowedAreClosedUntilOthersAre) {
   PlainSocket third;
   ASSERT_TRUE(third.ConnectTo(port));
   EXPECT_EQ(third.Receive(1), "");
+  EXPECT_EQ(listening->refused_connections(), 1u);
   second->Ping();
   EXPECT_EQ(second->Answer(), "8 bytes.") << "who is there stays";
   first.reset();

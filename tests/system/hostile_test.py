@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import grpc
 
 from tests.authority import Authority
-from tests.real_programs import RealProgramsTest, main
+from tests.real_programs import RealProgramsTest, main, metrics_of
 from tests.system.attacks import BUSY, ENCRYPTED, INFERENCE, KINDS, MIB, WAIT_SECONDS, Attacker, Tls, open_channel
 from tools.daemon import Daemon, pack_demo, running
 from tools.server_process import wait_until
@@ -145,6 +145,8 @@ class HostileTest(RealProgramsTest):
                 for _ in range(250):
                     connection.open_stream(INFERENCE + "Generate")
         wait_until(lambda: "calls are open" in self.daemon.log(), "connections to be closed", WAIT_SECONDS)
+        none = 'moe_closed_connections_total{cause="too_much"} 0\n'
+        wait_until(lambda: none not in metrics_of(self.daemon), "closed connections to be counted", WAIT_SECONDS)
         wait_until(lambda: self.daemon.memory_bytes("VmRSS") <= resident + LEFT_BEHIND, "memory to be free again", WAIT_SECONDS)
         self.assertLessEqual(self.peak_bytes() / MIB, (BUDGET + ALLOWANCE) / MIB)
         wait_until(witness.is_served, "an answer beside them", WAIT_SECONDS)
