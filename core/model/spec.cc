@@ -23,7 +23,8 @@ struct Named {
 constexpr Named<ModelSpec::QkNorm> kQkNorms[] = {
     {ModelSpec::QkNorm::kNone, "none"}, {ModelSpec::QkNorm::kPerHead, "per_head"}, {ModelSpec::QkNorm::kWhole, "whole"}};
 // The first is not written.
-constexpr Named<ModelSpec::Norms> kNorms[] = {{ModelSpec::Norms::kBefore, "before"}, {ModelSpec::Norms::kAround, "around"}};
+constexpr Named<ModelSpec::Norms> kNorms[] = {
+    {ModelSpec::Norms::kBefore, "before"}, {ModelSpec::Norms::kAround, "around"}, {ModelSpec::Norms::kBehind, "behind"}};
 constexpr Named<Activation> kActivations[] = {{Activation::kSilu, "silu"},
                                               {Activation::kGelu, "gelu"},
                                               {Activation::kSquaredRelu, "squared_relu"},

@@ -200,8 +200,9 @@ struct ModelSpec {
   QkNorm qk_norm = QkNorm::kNone;
   bool qk_norm_after_rope = false;
   // Norms stand before what a block reads. Around: also behind what attention, the shared expert, the routed experts, and both
-  // together put out; and the router and the shared expert have norms of their own before them.
-  enum class Norms { kBefore, kAround };
+  // together put out; and the router and the shared expert have norms of their own before them. Behind: also behind what
+  // attention, and what the feed-forward block as a whole puts out.
+  enum class Norms { kBefore, kAround, kBehind };
   Norms norms = Norms::kBefore;
   bool value_norm = false;     // RMS norm over head_dim, without weights
   bool layer_scale = false;    // a layer's output, the residual stream with it, is multiplied by a number

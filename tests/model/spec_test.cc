@@ -373,6 +373,13 @@ TEST(SpecTest, ActivationAndPlacesOfNormsTravel) {
   EXPECT_FALSE(CheckSpec(spec).ok()) << "a shared expert with a gate, a layer without experts";
   spec.shared_gate = false, spec.dense_ffn = 0, spec.moe = {true, true, true};
   EXPECT_EQ(SpecFromJson(SpecToJson(spec))->norms, ModelSpec::Norms::kAround);
+  spec = GoodSpec();
+  spec.norms = ModelSpec::Norms::kBehind;
+  EXPECT_EQ(SpecFromJson(SpecToJson(spec))->norms, ModelSpec::Norms::kBehind);
+  spec.layer_norm = true;
+  EXPECT_FALSE(CheckSpec(spec).ok());
+  spec.layer_norm = false, spec.mixers = {false, true, false}, spec.dense_ffn = 0;
+  EXPECT_FALSE(CheckSpec(spec).ok());
 }
 
 TEST(SpecTest, RoutersThatCannotChooseAreRefused) {
