@@ -93,7 +93,8 @@ class ConfigReader {
   // quantization_config: absent, or of this method.
   void ReadQuantization(std::string_view method);
 
-  bool Has(std::string_view key) const;  // present and not null
+  bool Has(std::string_view key) const;                                     // present and not null
+  bool IsThere(std::string_view key) const { return root_.contains(key); }  // null or not
   void Fail(absl::Status status);
   const absl::Status& status() const { return status_; }
   // The first error, or one for a key nobody asked for.

@@ -143,6 +143,12 @@ void SetLayerRotations(ModelSpec& spec, const Rotation& sliding, const Rotation&
   for (const int window : spec.windows) spec.rotations.push_back(window > 0 ? 1 : 0);
 }
 
+void RotateWindowsAlone(ModelSpec& spec) {
+  spec.unrotated = spec.windows.empty();
+  if (std::ranges::count(spec.windows, 0) == 0) return;
+  for (const int window : spec.windows) spec.unrotated_layers.push_back(window == 0);
+}
+
 void ReadRecurrentLayers(ConfigReader& config, ModelSpec& spec, std::span<const LayerKind> kinds,
                          std::vector<std::string> otherwise) {
   std::vector<std::string_view> names;

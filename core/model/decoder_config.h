@@ -45,6 +45,8 @@ void ReadWindows(ConfigReader& config, ModelSpec& spec, std::vector<std::string>
 void ReadLayerRotations(ConfigReader& config, ModelSpec& spec, double full_theta, double sliding_theta);
 // Of the layers that have a window in spec.windows, and of the others.
 void SetLayerRotations(ModelSpec& spec, const Rotation& sliding, const Rotation& full);
+// Heads turn in the layers that have a window in spec.windows alone.
+void RotateWindowsAlone(ModelSpec& spec);
 // A name in layer_types.
 struct LayerKind {
   std::string_view name;

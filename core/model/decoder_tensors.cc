@@ -119,13 +119,13 @@ void AddOwnVectors(TensorList& list, const ModelSpec& spec, const std::string& s
   const auto add = [&](bool has, const char* name, int cols) {
     if (has) list.Vector(store + name, "", cols);
   };
-  const bool around = spec.NormsAround(), shared = spec.shared_ffn > 0;
+  const bool behind = spec.norms != ModelSpec::Norms::kBefore, around = spec.NormsAround(), shared = spec.shared_ffn > 0;
   add(around, "router_norm", spec.hidden);
   add(around && shared, "shared_norm", spec.hidden);
-  add(around, "attn_post_norm", spec.hidden);
+  add(behind, "attn_post_norm", spec.hidden);
   add(around && shared, "shared_post_norm", spec.hidden);
   add(around, "experts_post_norm", spec.hidden);
-  add(around, "ffn_post_norm", spec.hidden);
+  add(behind, "ffn_post_norm", spec.hidden);
   add(spec.layer_scale, "layer_scale", 1);
   add(spec.expert_scales, "expert_scales", spec.experts);
 }

@@ -31,5 +31,10 @@ Family NemotronHFamily();
 Family Gemma4Family();
 Family SwitchTransformersFamily();
 Family GptsanJapaneseFamily();
+Family AfmoeFamily();
+Family Dots1Family();
+Family SolarOpenFamily();
+Family SarvamMoeFamily();
+Family ExaoneMoeFamily();
 
 }  // namespace moed

@@ -19,7 +19,7 @@ void FfnBlock::RunDense(LayerId layer, const LayerWeights& weights) {
     const Activations input =
         NormalizeAndPrepare(weights.ffn_norm, weights.ffn_norm_bias, block, forms, step_.scratch.block_storage);
     const Activations inner = Inner(weights.dense, input);
-    step_.ProjectToResidual(weights.dense.down, nullptr, inner, block);
+    step_.ProjectToResidual(weights.dense.down, nullptr, inner, block, weights.ffn_post_norm);
   });
 }
 
@@ -247,7 +247,9 @@ void FfnBlock::ComputeShared(LayerId layer, const LayerWeights& weights, const A
 // its tokens leave the batch: it adds nothing.
 void FfnBlock::Combine(LayerId layer, const LayerWeights& weights) {
   const TraceSpan span(step_.trace, "combine", kComputeTrack, layer);
-  if (step_.spec.NormsAround()) return step_.ForBlocks([&](RowBlock block) { CombineNormed(weights, block); });
+  if (step_.spec.norms != ModelSpec::Norms::kBefore) {
+    return step_.ForBlocks([&](RowBlock block) { CombineNormed(weights, block); });
+  }
   if (step_.spec.prefix) return step_.ForBlocks([&](RowBlock block) { CombineWithBypass(weights, block); });
   Scratch& scratch = step_.scratch;
   const int rows = step_.batch.rows();
@@ -265,11 +267,14 @@ void FfnBlock::Combine(LayerId layer, const LayerWeights& weights) {
                          .x = scratch.x.data()});
 }
 
+// Around, the shared expert is added to the norm of the routed ones.
 void FfnBlock::CombineNormed(const LayerWeights& weights, RowBlock block) {
   Scratch& scratch = step_.scratch;
   ComputeBackend& backend = step_.backend;
   const int64_t hidden = step_.spec.hidden, first_row = block.begin, first_slot = first_row * step_.spec.top_k;
   float* const sum = scratch.projected.data();
+  const float* const shared = step_.spec.shared_ffn > 0 ? &scratch.shared[first_row * hidden] : nullptr;
+  const bool around = step_.spec.NormsAround();
   backend.Combine({.rows = block.count,
                    .cols = step_.spec.hidden,
                    .top_k = step_.spec.top_k,
@@ -278,10 +283,14 @@ void FfnBlock::CombineNormed(const LayerWeights& weights, RowBlock block) {
                    .expert_scales = weights.expert_scales,
                    .places = scratch.slot_places.subspan(first_slot, static_cast<size_t>(block.count) * step_.spec.top_k),
                    .outputs = scratch.slots.data(),
+                   .shared = around ? nullptr : shared,
+                   .shared_gate = step_.spec.shared_gate ? &scratch.shared_gate[first_row] : nullptr,
                    .x = sum,
                    .adds = false});
-  step_.Normalize(sum, weights.experts_post_norm, block.count);
-  if (step_.spec.shared_ffn > 0) backend.Add(sum, &scratch.shared[first_row * hidden], block.count * hidden);
+  if (around) {
+    step_.Normalize(sum, weights.experts_post_norm, block.count);
+    if (shared != nullptr) backend.Add(sum, shared, block.count * hidden);
+  }
   step_.Normalize(sum, weights.ffn_post_norm, block.count);
   step_.AddToResidual(&scratch.x[first_row * hidden], sum, block.count);
 }

@@ -79,6 +79,9 @@ absl::Status CheckTokens(std::string_view name, const std::vector<TokenId>& toke
 
 // The blocks that have these norms are attention over keys and values, and the experts with the shared one.
 absl::Status CheckNorms(const ModelSpec& spec) {
+  if (spec.norms == ModelSpec::Norms::kBehind && (spec.latent || !spec.recurrent.empty() || spec.layer_norm)) {
+    return InvalidArgument("norms = behind with latent attention, layer_norm or recurrent layers");
+  }
   if (!spec.NormsAround()) return absl::OkStatus();
   if (spec.latent || !spec.recurrent.empty() || spec.layer_norm || spec.shared_gate || spec.dense_ffn > 0) {
     return InvalidArgument("norms = around with latent attention, layer_norm, shared_gate, recurrent or dense layers");
@@ -113,7 +116,7 @@ absl::Status CheckMamba2(const Mamba2Shape& shape) {
 
 absl::Status CheckMixers(const ModelSpec& spec) {
   if (spec.mixers.empty()) return absl::OkStatus();
-  if (spec.NormsAround()) return InvalidArgument("norms = around with mixers");
+  if (spec.norms != ModelSpec::Norms::kBefore) return InvalidArgument("norms = around or behind with mixers");
   if (spec.mixers.size() == static_cast<size_t>(spec.layers)) return absl::OkStatus();
   return InvalidArgument("mixers has ", spec.mixers.size(), " entries for ", spec.layers, " layers");
 }
@@ -123,7 +126,7 @@ bool HasPlainHeads(const ModelSpec& spec) {
   return spec.unrotated && !spec.latent && !spec.qkv_bias && !spec.o_bias && !spec.attention_sinks && !spec.attention_gate &&
          spec.windows.empty() && spec.rotations.empty() && spec.recurrent.empty() && spec.mixers.empty() && !spec.value_norm &&
          !spec.values_are_keys && !spec.layer_norm && !spec.layer_scale && spec.qk_norm == ModelSpec::QkNorm::kNone &&
-         !spec.NormsAround() && spec.residual_scale == 1 && spec.kv_heads == spec.heads;
+         spec.norms == ModelSpec::Norms::kBefore && spec.residual_scale == 1 && spec.kv_heads == spec.heads;
 }
 
 // One expert by a softmax.

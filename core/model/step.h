@@ -87,21 +87,24 @@ struct Step {
     if (spec.residual_scale == 1) return backend.Add(x, block, n);
     backend.AddScaled(x, block, static_cast<float>(spec.residual_scale), n);
   }
-  // A block's rows of the residual stream get `weights` * input.
-  void ProjectToResidual(const MatrixView& weights, const float* bias, const Activations& input, RowBlock block) const {
-    MatMulJob jobs[] = {{weights, &input, Residual(block), spec.hidden, bias, static_cast<float>(spec.residual_scale), true}};
+  // A block's rows of the residual stream get `weights` * input + bias, which may be null, or the norm of that.
+  void ProjectToResidual(const MatrixView& weights, const float* bias, const Activations& input, RowBlock block,
+                         const float* norm = nullptr) const {
+    if (norm == nullptr) {
+      MatMulJob jobs[] = {{weights, &input, Residual(block), spec.hidden, bias, static_cast<float>(spec.residual_scale), true}};
+      return Multiply(jobs);
+    }
+    float* const projected = scratch.projected.data();
+    MatMulJob jobs[] = {{weights, &input, projected, spec.hidden, bias}};
     Multiply(jobs);
+    Normalize(projected, norm, block.count);
+    AddToResidual(Residual(block), projected, block.count);
   }
   // They get o * scratch.attended, (rows, o.cols), + bias, which may be null, or the norm of that.
   void ProjectAttended(const MatrixView& o, const float* bias, RowBlock block, const float* norm = nullptr) const {
     const Activations input =
         backend.Prepare(scratch.attended.data(), block.count, o.cols, o.cols, InputForms::Of({o.format}), scratch.inner_storage);
-    if (norm == nullptr) return ProjectToResidual(o, bias, input, block);
-    float* const projected = scratch.projected.data();
-    MatMulJob jobs[] = {{o, &input, projected, spec.hidden, bias}};
-    Multiply(jobs);
-    Normalize(projected, norm, block.count);
-    AddToResidual(Residual(block), projected, block.count);
+    ProjectToResidual(o, bias, input, block, norm);
   }
   float* Residual(RowBlock block) const { return &scratch.x[static_cast<size_t>(block.begin) * spec.hidden]; }
   bool one_block() const { return batch.rows() <= scratch.block_rows; }

@@ -86,6 +86,18 @@ OwnKeys OwnKeysOf(const std::string& family) {
         .default_layers = true}},
       {"minicpm", {.computed = {"auto_map"}, .default_theta = true}},
       {"gemma4_text", {{"final_logit_softcapping"}, "top_k_experts", "num_experts", "intermediate_size", true}},
+      {"afmoe", {.computed = {"auto_map", "attention_bias"}, .experts = "num_experts"}},
+      {"dots1", {.computed = {"auto_map", "attention_bias"}, .experts = "n_routed_experts"}},
+      {"solar_open",
+       {.computed = {"auto_map", "attention_bias"},
+        .experts = "n_routed_experts",
+        .ffn = "moe_intermediate_size",
+        .default_theta = true}},
+      {"sarvam_moe",
+       {.computed = {"auto_map", "partial_rotary_factor", "rope_parameters.partial_rotary_factor"},
+        .experts = "num_experts",
+        .default_theta = true}},
+      {"exaone_moe", {.computed = {"auto_map"}, .experts = "num_experts"}},
   };
   const auto found = keys.find(family);
   return found == keys.end() ? OwnKeys{} : found->second;

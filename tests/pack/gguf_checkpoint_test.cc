@@ -101,6 +101,15 @@ TEST(GgufCheckpointTest, MetadataBecomeASpec) {
   EXPECT_EQ(opened.checkpoint->Find("blk.0.ffn_up_exps.weight[2]")->shape, (std::vector<uint64_t>{kFfn, kHidden}));
 }
 
+TEST(GgufCheckpointTest, MessagesOfSolarOpenDoNotEndItsTurn) {
+  TestGguf file = Tiny();
+  file.Remove("tokenizer.ggml.tokens");
+  file.Strings("tokenizer.ggml.tokens", {"<|flush|>", "a", "b", "ab", "<|end|>", "<|calls|>"});
+  const Opened opened(file);
+  ASSERT_TRUE(opened.plan.ok()) << opened.error();
+  EXPECT_EQ(opened.plan->spec.eos, (std::vector<TokenId>{TokenId(0), TokenId(5)}));
+}
+
 // As llama.cpp's converter writes Mixtral's architecture; Llama 3.1's frequencies are a tensor there.
 TEST(GgufCheckpointTest, FrequenciesOfLlamaMayBeDivided) {
   TestGguf file = Tiny();

@@ -72,7 +72,8 @@ TEST(PlanTest, EncoderAndDecoderHaveOneEmbedding) {
 TEST(PlanTest, LayersThatPredictFurtherTokensAreLeftOut) {
   for (const auto& [family, name] :
        {std::pair("glm4_moe", "model.layers.3.eh_proj.weight"), std::pair("ernie4_5_moe", "model.mtp_emb_norm.0.weight"),
-        std::pair("mellum", "mtp.layers.0.input_layernorm.weight")}) {
+        std::pair("mellum", "mtp.layers.0.input_layernorm.weight"),
+        std::pair("exaone_moe", "mtp.layers.0.input_layernorm.weight")}) {
     TinyCheckpoint tiny = MakeTinyCheckpoint(family);
     tiny.tensors[name] = tiny.tensors["model.norm.weight"];
     EXPECT_TRUE(Planned(tiny).plan.ok()) << Planned(tiny).error();

@@ -235,6 +235,20 @@ json TinyConfig(std::string_view model_type) {
         {"head_dim", 8},
         {"sliding_window", 6},
         {"rope_scaling", {{"rope_type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 16}}}}},
+      {"afmoe",
+       {{"num_experts", 5},
+        {"moe_intermediate_size", 20},
+        {"head_dim", 8},
+        {"sliding_window", 6},
+        {"layer_types", {"sliding_attention", "full_attention", "sliding_attention"}}}},
+      {"dots1", {{"n_routed_experts", 5}, {"n_shared_experts", 1}, {"moe_intermediate_size", 20}, {"sliding_window", nullptr}}},
+      {"solar_open", {{"n_routed_experts", 5}, {"n_shared_experts", 1}, {"moe_intermediate_size", 20}, {"head_dim", 8}}},
+      {"sarvam_moe", {{"num_experts", 5}, {"moe_intermediate_size", 20}, {"head_dim", 8}}},
+      {"exaone_moe",
+       {{"num_experts", 5},
+        {"moe_intermediate_size", 20},
+        {"sliding_window", 6},
+        {"layer_types", {"sliding_attention", "full_attention", "sliding_attention"}}}},
   };
   const auto row = rows.find(model_type);
   MOED_CHECK(row != rows.end());

@@ -46,6 +46,9 @@ PREPARED: dict[str, dict[str, Any]] = {
     },
     "minimax_m2": {"scoring_func": "sigmoid"},
     "nemotron_h": {"mamba_d_head": 7},
+    "afmoe": {"route_norm": True, "score_func": "sigmoid"},
+    "exaone_moe": {"scoring_func": "sigmoid"},
+    "solar_open": {"first_k_dense_replace": 0, "partial_rotary_factor": 1.0},
     "phimoe": {"architectures": ["PhiMoEForCausalLM"], "original_max_position_embeddings": 160},
 }
 

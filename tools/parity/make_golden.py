@@ -8,7 +8,8 @@ nearly a tie, so that a difference in rounding cannot flip one.
 
 Each golden.json.xz says what it was made with: mixtral, olmoe, qwen2_moe, qwen2_moe_sparse and qwen3_moe with transformers 4.57.6
 and tokenizers 0.22.2, whose parameters have other shapes than in transformers 5; the others with transformers 5.23.0 and
-tokenizers 0.23.3, golden_yarn.json.xz and golden_llama3.json.xz with 5.24.0 and 0.23.3. All: torch 2.15.0, safetensors 0.8.0.
+tokenizers 0.23.3, golden_yarn.json.xz, golden_llama3.json.xz and those of variants_sigmoid.py with 5.24.0 and 0.23.3. All: torch
+2.15.0, safetensors 0.8.0.
 """
 
 import itertools
@@ -37,6 +38,7 @@ from variants import COMMON, VARIANTS, VOCABULARY
 from variants_gemma4 import gemma4_weight
 from variants_latent import latent_variants
 from variants_recurrent import delta_net_weight, recurrent_weight
+from variants_sigmoid import sigmoid_variants
 
 PROMPT_TOKENS = 23
 SMALLEST_SCORE_MARGIN = 0.0002  # the same of scores from 0 to 1; a tenth of it between two weights of a token
@@ -83,6 +85,7 @@ SAVED_AS_RELEASED: tuple[str, ...] = (
 )
 SAVED_AS_RELEASED += (*latent_variants(COMMON), "qwen3_next", "qwen3_next_experts", "lfm2_moe")
 SAVED_AS_RELEASED += ("granitemoehybrid", "granitemoehybrid_rope", "nemotron_h")
+SAVED_AS_RELEASED += (*sigmoid_variants(COMMON),)
 
 
 def random_weights(model: torch.nn.Module, seed: int) -> dict[str, torch.Tensor]:

@@ -1,5 +1,7 @@
-// glm4moe (GLM-4.5, GLM-4.6): sigmoid scores with a correction, leading dense layers, shared experts, a part of each head
-// rotated.
+// glm4moe (GLM-4.5, GLM-4.6, Solar Open): sigmoid scores with a correction, leading dense layers, shared experts, a part of each
+// head rotated, or all of it.
+#include <string_view>
+
 #include "core/kernels/router.h"
 #include "tools/pack/gguf/architectures.h"
 #include "tools/pack/gguf/spec_reader.h"
@@ -8,13 +10,17 @@ namespace moed {
 namespace {
 
 constexpr int kMostShared = 64;
+constexpr std::string_view kMoreFamilies[] = {"solar_open"};
 
 // The norm before the experts has another name than elsewhere.
 constexpr GgufName kNames[] = {{"ffn_norm", "post_attention_norm.weight"}};
 
 absl::StatusOr<ModelSpec> ReadSpec(const GgufModel& model) {
   GgufSpecReader reader(model);
-  ModelSpec spec = ReadGgufDecoder(reader, "glm4_moe", {.partial_rotary = true, .gating = true, .weights_scale = true});
+  ModelSpec spec =
+      ReadGgufDecoder(reader, "glm4_moe", {.rope_scaling = true, .partial_rotary = true, .gating = true, .weights_scale = true});
+  spec.yarn = ReadGgufYarn(reader, true);
+  reader.Only("rope.scaling.yarn_attn_factor", {1});
   spec.qkv_bias = reader.Tensor("blk.0.attn_q.bias") != nullptr;
   if (reader.Tensor("blk.0.attn_q_norm.weight") != nullptr) spec.qk_norm = ModelSpec::QkNorm::kPerHead;
   ReadFfnWidths(reader, spec);
@@ -30,7 +36,8 @@ absl::StatusOr<ModelSpec> ReadSpec(const GgufModel& model) {
 }  // namespace
 
 GgufArchitecture Glm4MoeArchitecture() {
-  return {.name = "glm4moe", .model_type = "glm4_moe", .read_spec = ReadSpec, .own_names = kNames};
+  return {
+      .name = "glm4moe", .model_type = "glm4_moe", .read_spec = ReadSpec, .own_names = kNames, .more_model_types = kMoreFamilies};
 }
 
 }  // namespace moed

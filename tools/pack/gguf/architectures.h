@@ -25,5 +25,8 @@ GgufArchitecture Qwen3NextArchitecture();
 GgufArchitecture Qwen35MoeArchitecture();
 GgufArchitecture Gemma4Architecture();
 GgufArchitecture NemotronHMoeArchitecture();
+GgufArchitecture AfmoeArchitecture();
+GgufArchitecture Dots1Architecture();
+GgufArchitecture ExaoneMoeArchitecture();
 
 }  // namespace moed

@@ -69,6 +69,19 @@ constexpr Texts kDeepSeekV3 = {
     R"([一-龥぀-ゟ゠-ヿ]+)",
     R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*)" MOED_SPACES};
 constexpr Texts kDeepSeekV3Names = {"deepseek-v3", "hunyuan-dense"};
+
+// Groups of three digits, counted from the right.
+constexpr Texts kAfmoe = {
+    R"(\p{N}{1,3}(?=(?:\p{N}{3})*(?!\p{N})))",
+    R"([一-鿿㐀-䶿豈-﫿぀-ゟ゠-ヿ･-ﾟ⼀-⿟เ-๿຀-໿ក-៿က-႟ꩠ-ꩿꧠ-꧿가-힯ᄀ-ᇿ]+)",
+    R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*)" MOED_SPACES};
+constexpr Texts kAfmoeNames = {"afmoe"};
+
+constexpr Texts kExaoneMoe = {
+    MOED_CONTRACTIONS "|" MOED_LEAD R"((?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]?|\s*[\r\n]|\s+(?!\S)|\s+)"};
+constexpr Texts kExaoneMoeNames = {"exaone-moe"};
+
+constexpr Texts kSolarOpenNames = {"solar-open"};
 // clang-format on
 
 #undef MOED_CONTRACTIONS
@@ -94,6 +107,9 @@ constexpr GgufPreTokenizer kPreTokenizers[] = {
     {.names = kDeepSeekLlmNames, .patterns = kDeepSeekLlm},
     {.names = kDeepSeekCoderNames, .patterns = kDeepSeekCoder},
     {.names = kDeepSeekV3Names, .patterns = kDeepSeekV3},
+    {.names = kAfmoeNames, .patterns = kAfmoe},
+    {.names = kExaoneMoeNames, .patterns = kExaoneMoe, .composes = true},
+    {.names = kSolarOpenNames, .patterns = kQwen2},
 };
 
 }  // namespace

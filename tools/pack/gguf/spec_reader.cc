@@ -24,6 +24,7 @@ constexpr std::string_view kEndTexts[] = {
     "<|eot_id|>",    "<|im_end|>", "<|end|>",       "<|return|>", "<|call|>",
     "<end_of_turn>", "<turn|>",    "<|endoftext|>", "<|eom_id|>", "<|end_of_text|>",
     "<EOT>",         "_<EOT>",     "[EOT]",         "[EOS]",      "<｜end▁of▁sentence｜>",
+    "<|flush|>",     "<|calls|>",
 };
 
 }  // namespace
@@ -156,8 +157,9 @@ void GgufSpecReader::ReadEndTokens(ModelSpec& spec) {
   const auto texts = metadata.Strings("tokenizer.ggml.tokens");
   if (!texts.ok()) return;  // the tokenizer's own reader says so
   const auto find = [&](std::string_view text) { return std::find((*texts)->begin(), (*texts)->end(), text); };
-  // gpt-oss's channels end with <|end|>, its turn does not.
-  const bool channels = find("<|return|>") != (*texts)->end() && find("<|call|>") != (*texts)->end();
+  const auto has = [&](std::string_view text) { return find(text) != (*texts)->end(); };
+  // gpt-oss's channels and Solar Open's messages end with <|end|>, their turns do not.
+  const bool channels = (has("<|return|>") && has("<|call|>")) || (has("<|flush|>") && has("<|calls|>"));
   for (const std::string_view text : kEndTexts) {
     const auto at = find(text);
     if (at == (*texts)->end() || (channels && text == "<|end|>")) continue;
