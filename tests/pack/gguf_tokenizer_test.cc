@@ -196,6 +196,20 @@ TEST(GgufTokenizerTest, EveryPreTokenizerCuts) {
   EXPECT_GE(results.size(), 3u);
 }
 
+TEST(GgufTokenizerTest, LongTextsOfOneKindAreCut) {
+  for (const char* name : {"afmoe", "exaone-moe", "solar-open"}) {
+    Entries keys = KeysOf(DemoJson(), name);
+    keys.insert({"tokenizer.ggml.add_bos_token", false});
+    const auto made = Made(keys);
+    ASSERT_NE(made, nullptr) << name;
+    for (const std::string piece : {"1", "a", "a b ", ".", " ", "\n", "世", "한 "}) {
+      std::string text;
+      while (text.size() < 100'000) text += piece;
+      EXPECT_EQ(DecodeText(*made, Ids(EncodeValues(*made, text))), text) << name << " of " << piece;
+    }
+  }
+}
+
 TEST(GgufTokenizerTest, SaysWhatIsWrong) {
   const auto set = [](const std::string& key, GgufValue value) {
     return [=](Entries& keys) { keys.insert_or_assign("tokenizer.ggml." + key, value); };
