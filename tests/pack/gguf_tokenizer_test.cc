@@ -140,6 +140,10 @@ TEST(GgufTokenizerTest, PiecesOfSentencePieceMergeByAList) {
   };
   for (const auto& [text, ids] : cases) EXPECT_EQ(EncodeValues(*made, text), ids) << text;
   EXPECT_EQ(DecodeText(*made, Ids({1, kAb, kSpaceBc, 3 + 0xC3, 3 + 0xA9})), "ab bcé");
+  Entries of_sarvam = keys;
+  of_sarvam["tokenizer.ggml.model"] = "gpt2";
+  of_sarvam["tokenizer.ggml.pre"] = "sarvam-moe";
+  EXPECT_EQ(EncodeValues(*Made(of_sarvam), "ab bc"), (std::vector<int32_t>{kAb, kSpaceBc})) << "without <s>";
   keys["tokenizer.ggml.add_space_prefix"] = true;
   EXPECT_THAT(std::string(TokenizerJson(Metadata(keys)).status().message()), HasSubstr("add_space_prefix"));
 }
