@@ -140,6 +140,10 @@ TEST(GgufTokenizerTest, PiecesOfSentencePieceMergeByAList) {
   };
   for (const auto& [text, ids] : cases) EXPECT_EQ(EncodeValues(*made, text), ids) << text;
   EXPECT_EQ(DecodeText(*made, Ids({1, kAb, kSpaceBc, 3 + 0xC3, 3 + 0xA9})), "ab bcé");
+  Entries of_sarvam = keys;
+  of_sarvam["tokenizer.ggml.model"] = "gpt2";
+  of_sarvam["tokenizer.ggml.pre"] = "sarvam-moe";
+  EXPECT_EQ(EncodeValues(*Made(of_sarvam), "ab bc"), (std::vector<int32_t>{kAb, kSpaceBc})) << "without <s>";
   keys["tokenizer.ggml.add_space_prefix"] = true;
   EXPECT_THAT(std::string(TokenizerJson(Metadata(keys)).status().message()), HasSubstr("add_space_prefix"));
 }
@@ -194,6 +198,20 @@ TEST(GgufTokenizerTest, EveryPreTokenizerCuts) {
     }
   }
   EXPECT_GE(results.size(), 3u);
+}
+
+TEST(GgufTokenizerTest, LongTextsOfOneKindAreCut) {
+  for (const char* name : {"afmoe", "exaone-moe", "solar-open"}) {
+    Entries keys = KeysOf(DemoJson(), name);
+    keys.insert({"tokenizer.ggml.add_bos_token", false});
+    const auto made = Made(keys);
+    ASSERT_NE(made, nullptr) << name;
+    for (const std::string piece : {"1", "a", "a b ", ".", " ", "\n", "世", "한 "}) {
+      std::string text;
+      while (text.size() < 100'000) text += piece;
+      EXPECT_EQ(DecodeText(*made, Ids(EncodeValues(*made, text))), text) << name << " of " << piece;
+    }
+  }
 }
 
 TEST(GgufTokenizerTest, SaysWhatIsWrong) {

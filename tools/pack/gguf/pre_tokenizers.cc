@@ -70,15 +70,15 @@ constexpr Texts kDeepSeekV3 = {
     R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*)" MOED_SPACES};
 constexpr Texts kDeepSeekV3Names = {"deepseek-v3", "hunyuan-dense"};
 
-// Groups of three digits, counted from the right.
+// Groups of three digits, counted from the right: the first may have fewer.
 constexpr Texts kAfmoe = {
-    R"(\p{N}{1,3}(?=(?:\p{N}{3})*(?!\p{N})))",
+    R"((?<!\p{N})\p{N}{1,2}(?=(?:\p{N}{3})*+(?!\p{N}))|\p{N}{3})",
     R"([一-鿿㐀-䶿豈-﫿぀-ゟ゠-ヿ･-ﾟ⼀-⿟เ-๿຀-໿ក-៿က-႟ꩠ-ꩿꧠ-꧿가-힯ᄀ-ᇿ]+)",
     R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*)" MOED_SPACES};
 constexpr Texts kAfmoeNames = {"afmoe"};
 
 constexpr Texts kExaoneMoe = {
-    MOED_CONTRACTIONS "|" MOED_LEAD R"((?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]?|\s*[\r\n]|\s+(?!\S)|\s+)"};
+    MOED_CONTRACTIONS "|" MOED_LEAD R"((?:\p{L}\p{M}*+(?: \p{L}\p{M}*+)*+)++|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]?|\s*[\r\n]|\s+(?!\S)|\s+)"};
 constexpr Texts kExaoneMoeNames = {"exaone-moe"};
 
 constexpr Texts kSolarOpenNames = {"solar-open"};

@@ -229,7 +229,7 @@ absl::StatusOr<Json> SentencePieceBpe(const GgufMetadata& metadata, const Vocabu
 }
 
 // Merges of the file over whole texts, whose spaces are SentencePiece's.
-absl::StatusOr<Json> SpacedBpe(const GgufMetadata& metadata, const Vocabulary& vocabulary) {
+absl::StatusOr<Json> SpacedBpe(const GgufMetadata& metadata, const Vocabulary& vocabulary, bool adds_bos) {
   MOED_ASSIGN_OR_RETURN(const bool space_first, metadata.BoolOr("tokenizer.ggml.add_space_prefix", false));
   if (space_first) return InvalidArgument("key tokenizer.ggml.add_space_prefix is true, allowed: false");
   MOED_ASSIGN_OR_RETURN(const int64_t unknown,
@@ -238,7 +238,7 @@ absl::StatusOr<Json> SpacedBpe(const GgufMetadata& metadata, const Vocabulary& v
   root["normalizer"] = ReplaceJson(" ", kSpace);
   root["pre_tokenizer"] = Json();
   root["decoder"] = SequenceJson("decoders", {ReplaceJson(kSpace, " "), {{"type", "ByteFallback"}}, {{"type", "Fuse"}}});
-  MOED_ASSIGN_OR_RETURN(root["post_processor"], PostProcessorJson(metadata, vocabulary, true));
+  MOED_ASSIGN_OR_RETURN(root["post_processor"], PostProcessorJson(metadata, vocabulary, adds_bos));
   root["model"] = {{"type", "BPE"},
                    {"unk_token", vocabulary.text(static_cast<size_t>(unknown))},
                    {"fuse_unk", true},
@@ -248,11 +248,22 @@ absl::StatusOr<Json> SpacedBpe(const GgufMetadata& metadata, const Vocabulary& v
   return root;
 }
 
+absl::StatusOr<Json> Gemma4Bpe(const GgufMetadata& metadata, const Vocabulary& vocabulary) {
+  return SpacedBpe(metadata, vocabulary, true);
+}
+
+// Sarvam's pieces are SentencePiece's as well: its pre-tokenizer says so, not its model.
+absl::StatusOr<Json> Gpt2Bpe(const GgufMetadata& metadata, const Vocabulary& vocabulary) {
+  const auto pre = metadata.String("tokenizer.ggml.pre");
+  if (pre.ok() && *pre == "sarvam-moe") return SpacedBpe(metadata, vocabulary, false);
+  return ByteLevelBpe(metadata, vocabulary);
+}
+
 struct TokenizerModel {
   std::string_view name;
   absl::StatusOr<Json> (*make)(const GgufMetadata& metadata, const Vocabulary& vocabulary);
 };
-constexpr TokenizerModel kModels[] = {{"gpt2", ByteLevelBpe}, {"llama", SentencePieceBpe}, {"gemma4", SpacedBpe}};
+constexpr TokenizerModel kModels[] = {{"gpt2", Gpt2Bpe}, {"llama", SentencePieceBpe}, {"gemma4", Gemma4Bpe}};
 
 }  // namespace
 
