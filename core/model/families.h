@@ -31,5 +31,10 @@ Family NemotronHFamily();
 Family Gemma4Family();
 Family SwitchTransformersFamily();
 Family GptsanJapaneseFamily();
+Family FlexOlmoFamily();
+Family GraniteMoeSharedFamily();
+Family Llama4Family();
+Family Mistral4Family();
+Family Cohere2MoeFamily();
 
 }  // namespace moed

@@ -10,12 +10,13 @@ namespace moed {
 
 std::span<const Family> Families() {
   static const std::array kFamilies = {
-      MixtralFamily(),          Qwen2MoeFamily(),   Qwen3MoeFamily(),   OlmoeFamily(),        GptOssFamily(),
-      Glm4MoeFamily(),          Ernie45MoeFamily(), MiniMaxM2Family(),  HunyuanV1MoeFamily(), DeepSeekFamily(),
-      GraniteMoeFamily(),       PhiMoeFamily(),     DeepSeekV2Family(), DeepSeekV3Family(),   KimiK2Family(),
-      Glm4MoeLiteFamily(),      Qwen3NextFamily(),  Qwen35MoeFamily(),  MellumFamily(),       Lfm2MoeFamily(),
-      GraniteMoeHybridFamily(), MiniCpmFamily(),    Gemma4Family(),     NemotronHFamily(),    SwitchTransformersFamily(),
-      GptsanJapaneseFamily(),
+      MixtralFamily(),          Qwen2MoeFamily(),   Qwen3MoeFamily(),         OlmoeFamily(),        GptOssFamily(),
+      Glm4MoeFamily(),          Ernie45MoeFamily(), MiniMaxM2Family(),        HunyuanV1MoeFamily(), DeepSeekFamily(),
+      GraniteMoeFamily(),       PhiMoeFamily(),     DeepSeekV2Family(),       DeepSeekV3Family(),   KimiK2Family(),
+      Glm4MoeLiteFamily(),      Qwen3NextFamily(),  Qwen35MoeFamily(),        MellumFamily(),       Lfm2MoeFamily(),
+      GraniteMoeHybridFamily(), MiniCpmFamily(),    Gemma4Family(),           NemotronHFamily(),    SwitchTransformersFamily(),
+      GptsanJapaneseFamily(),   FlexOlmoFamily(),   GraniteMoeSharedFamily(), Llama4Family(),       Mistral4Family(),
+      Cohere2MoeFamily(),
   };
   return kFamilies;
 }

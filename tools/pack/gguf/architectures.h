@@ -25,5 +25,8 @@ GgufArchitecture Qwen3NextArchitecture();
 GgufArchitecture Qwen35MoeArchitecture();
 GgufArchitecture Gemma4Architecture();
 GgufArchitecture NemotronHMoeArchitecture();
+GgufArchitecture Llama4Architecture();
+GgufArchitecture Mistral4Architecture();
+GgufArchitecture Cohere2MoeArchitecture();
 
 }  // namespace moed
