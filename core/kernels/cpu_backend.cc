@@ -308,11 +308,11 @@ void CpuBackend::Route(const RouterShape& shape, float* logits, int rows, Expert
   });
 }
 
-// A sparsemixer ranks by its logits, which a softmax keeps in order.
+// What chooses by logits ranks by them, which a softmax keeps in order.
 void CpuBackend::Rank(const RouterShape& shape, float* logits, int rows) {
   ForRows(rows, int64_t{kExponentialCost} * shape.experts, [&](int row) {
     const std::span<float> scores(logits + int64_t{row} * shape.experts, shape.experts);
-    if (shape.scoring == RouterScoring::kSparsemixer) {
+    if (ChoosesByLogit(shape.scoring)) {
       kernels_.softmax(scores.data(), shape.experts);
     } else {
       Score(shape, scores);

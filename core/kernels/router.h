@@ -18,7 +18,13 @@ enum class RouterScoring : uint8_t {
   // The logit itself; the weight of a choice is its share in a softmax over the experts that were not chosen before it and whose
   // logits lie within 2 * jitter of it, relative to the larger magnitude of the two.
   kSparsemixer,
+  kSigmoidOfChosen,  // the logit itself; the weight of a choice is its sigmoid
 };
+
+// Whether scores are logits.
+constexpr bool ChoosesByLogit(RouterScoring scoring) {
+  return scoring == RouterScoring::kSparsemixer || scoring == RouterScoring::kSigmoidOfChosen;
+}
 
 // What a group is ranked by.
 enum class GroupRank : uint8_t { kLargestKey, kTwoLargestKeys };

@@ -39,7 +39,7 @@ struct ScoredRow {
 
   MOED_DEVICE float Key(int expert) const {
     const float score = scores[expert];
-    if (shape.scoring == RouterScoring::kSparsemixer) return score;
+    if (ChoosesByLogit(shape.scoring)) return score;
     if (score == 0) return kNever;
     return correction == nullptr ? score : score + correction[expert];
   }
@@ -139,6 +139,13 @@ MOED_DEVICE void DivideWeight(Choices choices, int slot, float sum) {
   choices[slot] = choice;
 }
 
+// Of slot `slot`, whose expert has this score, before it is divided by anything.
+template <class Row, class Choices>
+MOED_DEVICE float WeightOf(const Row& row, Choices choices, int slot, float score) {
+  if (row.shape.scoring == RouterScoring::kSparsemixer) return SparsemixerWeight(row, choices, slot, score);
+  return row.shape.scoring == RouterScoring::kSigmoidOfChosen ? Sigmoid(score) : score;
+}
+
 // ChooseExperts.
 template <class Row, class Choices>
 MOED_DEVICE void Choose(const Row& row, Choices choices) {
@@ -146,9 +153,7 @@ MOED_DEVICE void Choose(const Row& row, Choices choices) {
   ChooseByKey(row, choices);
   for (int slot = 0; slot < top_k; ++slot) {
     ExpertChoice choice = choices[slot];
-    choice.probability = row.shape.scoring == RouterScoring::kSparsemixer
-                             ? SparsemixerWeight(row, choices, slot, choice.probability)
-                             : static_cast<float>(row.scores[choice.expert]);
+    choice.probability = WeightOf(row, choices, slot, row.scores[choice.expert]);
     choices[slot] = choice;
   }
   // Highest first; those alike stay in their order.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/model/kv_runs.h"
+#include "core/model/query_temperature.h"
 
 namespace moed {
 
@@ -14,10 +15,15 @@ AttentionBlock::AttentionBlock(Step& step, const float* inv_freq) : step_(step),
 void AttentionBlock::Run(LayerId layer, const LayerWeights& weights) {
   const TraceSpan span(step_.trace, "attention", kComputeTrack, layer);
   heads_ = step_.spec.HeadsOf(layer);
+  const bool turns = step_.spec.Rotates(layer);
   step_.ForBlocks([&](RowBlock block) {
     ProjectQkv(weights, block);
     if (step_.spec.value_norm) NormalizeValues(block);
     if (step_.spec.qk_norm == ModelSpec::QkNorm::kWhole) NormalizeQk(weights, block);
+    if (step_.spec.qk_norm == ModelSpec::QkNorm::kUnit && turns) NormalizeHeads(block);
+    if (const auto& temperature = step_.spec.temperature; temperature && !(temperature->of_unrotated && turns)) {
+      ScaleQueries(step_, block, q_width(), step_.scratch.q.data());
+    }
     StoreAndAttend(layer, weights, block);
     if (step_.spec.attention_gate) {
       step_.backend.SigmoidGate(step_.scratch.attended.data(), step_.scratch.attention_gate.data(),
@@ -54,6 +60,15 @@ void AttentionBlock::NormalizeQk(const LayerWeights& weights, RowBlock block) {
   };
   normalize(step_.scratch.q.data(), weights.q_norm, q_width());
   normalize(step_.scratch.k.data(), weights.k_norm, kv_width());
+}
+
+// Their rotation, which follows, does not change the mean of their squares.
+void AttentionBlock::NormalizeHeads(RowBlock block) {
+  const auto normalize = [&](float* x, int heads) {
+    step_.backend.Normalize({.eps = step_.spec.rms_eps}, x, block.count * heads, heads_.head_dim, x);
+  };
+  normalize(step_.scratch.q.data(), step_.spec.heads);
+  normalize(step_.scratch.k.data(), heads_.kv_heads);
 }
 
 HeadTransform AttentionBlock::TransformOf(LayerId layer, const LayerWeights& weights) const {

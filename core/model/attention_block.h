@@ -20,6 +20,8 @@ class AttentionBlock {
   void NormalizeValues(RowBlock block);
   // All heads of a row together.
   void NormalizeQk(const LayerWeights& weights, RowBlock block);
+  // Each head by itself, without weights.
+  void NormalizeHeads(RowBlock block);
   HeadTransform TransformOf(LayerId layer, const LayerWeights& weights) const;
   void StoreAndAttend(LayerId layer, const LayerWeights& weights, RowBlock block);
 

@@ -66,7 +66,7 @@ absl::Status CheckLatent(const ModelSpec& spec, const LatentAttention& latent) {
 // Where a part of each head is, the norm of the queries multiplies that part; all rotations have to have the same then.
 absl::Status CheckAttentionFactor(const ModelSpec& spec, double factor) {
   if (factor == 1 || spec.unrotated) return absl::OkStatus();
-  if (spec.qk_norm_after_rope) {
+  if (spec.qk_norm_after_rope || spec.qk_norm == ModelSpec::QkNorm::kUnit) {
     return InvalidArgument("attention_factor = ", factor, " with a norm of what was rotated; allowed: 1");
   }
   if (!spec.RotatesParts()) return absl::OkStatus();
@@ -165,6 +165,7 @@ absl::Status CheckHeads(const ModelSpec& spec) {
 }
 
 absl::Status CheckWindows(const ModelSpec& spec) {
+  if (spec.windows_are_chunks && spec.windows.empty()) return InvalidArgument("windows_are_chunks without windows");
   if (spec.windows.empty()) return absl::OkStatus();
   if (spec.windows.size() != static_cast<size_t>(spec.layers)) {
     return InvalidArgument("windows has ", spec.windows.size(), " entries for ", spec.layers, " layers");
@@ -172,6 +173,19 @@ absl::Status CheckWindows(const ModelSpec& spec) {
   const auto [least, most] = std::minmax_element(spec.windows.begin(), spec.windows.end());
   if (*least < 0) return InvalidArgument("a window of ", *least, " positions");
   if (*most == 0) return InvalidArgument("windows without a layer that has one");
+  return absl::OkStatus();
+}
+
+absl::Status CheckTemperature(const ModelSpec& spec) {
+  if (!spec.temperature) return absl::OkStatus();
+  const auto& [scale, positions, shift, of_unrotated] = *spec.temperature;
+  if (!(scale >= 0 && scale <= 100)) return InvalidArgument("temperature.scale = ", scale, " is outside 0..100");
+  if (positions < 1 || positions > 1 << 24)
+    return InvalidArgument("temperature.positions = ", positions, " is outside 1..", 1 << 24);
+  if (shift < 0 || shift > 1) return InvalidArgument("temperature.shift = ", shift, " is outside 0..1");
+  if (spec.qk_norm == ModelSpec::QkNorm::kPerHead || (of_unrotated && spec.latent)) {
+    return InvalidArgument("temperature with qk_norm = per_head, or of layers that do not rotate with latent attention");
+  }
   return absl::OkStatus();
 }
 
@@ -185,6 +199,10 @@ absl::Status CheckAttention(const ModelSpec& spec) {
   if (spec.qk_norm_after_rope && spec.qk_norm == ModelSpec::QkNorm::kWhole) {
     return InvalidArgument("qk_norm_after_rope with a qk_norm of all heads together; allowed: that of each head");
   }
+  if (spec.qk_norm == ModelSpec::QkNorm::kUnit && (spec.qk_norm_after_rope || spec.RotatesParts())) {
+    return InvalidArgument("qk_norm = unit with qk_norm_after_rope or where a part of each head is rotated");
+  }
+  MOED_RETURN_IF_ERROR(CheckTemperature(spec));
   if (spec.latent) MOED_RETURN_IF_ERROR(CheckLatent(spec, *spec.latent));
   MOED_RETURN_IF_ERROR(CheckUnrotatedLayers(spec));
   MOED_RETURN_IF_ERROR(CheckRotations(spec));

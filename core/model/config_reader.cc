@@ -96,9 +96,13 @@ bool ConfigReader::Has(std::string_view key) const {
   return at != root_.end() && !at->is_null();
 }
 
-void ConfigReader::RefuseNull(std::string_view key, std::string_view allowed) {
+bool ConfigReader::IsNull(std::string_view key) const {
   const auto at = root_.find(key);
-  if (at != root_.end() && at->is_null()) FailValue(key, *at, allowed);
+  return at != root_.end() && at->is_null();
+}
+
+void ConfigReader::RefuseNull(std::string_view key, std::string_view allowed) {
+  if (IsNull(key)) FailValue(key, Json(), allowed);
 }
 
 const Json* ConfigReader::Find(std::string_view key) {
@@ -160,6 +164,12 @@ std::vector<int> ConfigReader::IntsOr(std::string_view key, int64_t low, int64_t
   if (!value->is_array()) return {CheckedInt(key, *value, low, high)};
   for (const Json& item : *value) numbers.push_back(CheckedInt(key, item, low, high));
   return numbers;
+}
+
+bool ConfigReader::TruthOr(std::string_view key, bool otherwise) {
+  const Json* value = Find(key);
+  if (value == nullptr || value->is_boolean()) return BoolOr(key, otherwise);
+  return CheckedInt(key, *value, 0, INT32_MAX) != 0;
 }
 
 int ConfigReader::SameInt(std::string_view key, int64_t low, int64_t high) {

@@ -29,6 +29,8 @@ class ConfigReader {
   // `otherwise` where the key is absent or null: the meaning transformers gives to its absence.
   int IntOr(std::string_view key, int otherwise, int64_t low, int64_t high);
   bool BoolOr(std::string_view key, bool otherwise);  // null is an error where absence means true
+  // A flag, or a whole number in its place: whether it is not 0.
+  bool TruthOr(std::string_view key, bool otherwise);
   // One number, or a list of one number again and again.
   int SameInt(std::string_view key, int64_t low, int64_t high);
   // These keys have been looked at: they change nothing.
@@ -68,9 +70,10 @@ class ConfigReader {
     std::optional<YarnScaling> yarn;
     std::optional<LongRope> long_rope;
     std::optional<ScaledRope> scaled;
-    std::optional<double> partial;  // of head_dim
-    double ntk_alpha = 1;           // theta is to be multiplied by its power of head_dim / (head_dim - 2)
-    double all_dims_magnitude = 1;  // YaRN's for mscale_all_dim: latent attention's queries and keys are multiplied by it
+    std::optional<double> partial;      // of head_dim
+    double ntk_alpha = 1;               // theta is to be multiplied by its power of head_dim / (head_dim - 2)
+    double all_dims_magnitude = 1;      // YaRN's for mscale_all_dim: latent attention's queries and keys are multiplied by it
+    std::optional<double> temperature;  // of queries, whose positions are YaRN's original ones
   };
   // What else than a whole head and "default" or "yarn" scaling is allowed.
   struct RopeKinds {
@@ -82,6 +85,7 @@ class ConfigReader {
     std::optional<double> theta;        // where no key says it
     bool mrope = false;  // mrope_section, mrope_interleaved: sections by place in a picture, which are one in a text
     bool proportional = false;
+    bool temperature = false;  // YaRN has llama_4_scaling_beta
   };
   Rope ReadRope(const RopeKinds& kinds);
   // rope_parameters with an object for each of some types of layers: "default" or "yarn", whole heads. Absent types have none,
@@ -93,8 +97,8 @@ class ConfigReader {
   // quantization_config: absent, or of this method.
   void ReadQuantization(std::string_view method);
 
-  bool Has(std::string_view key) const;                                     // present and not null
-  bool IsThere(std::string_view key) const { return root_.contains(key); }  // null or not
+  bool Has(std::string_view key) const;     // present and not null
+  bool IsNull(std::string_view key) const;  // present, where null is not what absence means
   void Fail(absl::Status status);
   const absl::Status& status() const { return status_; }
   // The first error, or one for a key nobody asked for.
@@ -118,6 +122,7 @@ class ConfigReader {
     std::optional<double> ntk_alpha;
     bool proportional = false;
     double all_dims_magnitude = 1;
+    std::optional<double> temperature;
     std::optional<std::string> kind;  // none: there is no such object
   };
   RopeObject ReadRopeObject(std::string_view key, const nlohmann::json* object, const RopeKinds& kinds);

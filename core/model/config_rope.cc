@@ -15,6 +15,7 @@ namespace {
 
 using Json = nlohmann::json;
 
+constexpr std::string_view kTemperature = "llama_4_scaling_beta";
 constexpr std::string_view kSections[] = {"mrope_section", "mrope_interleaved"};
 
 std::string AllowedTypes(const ConfigReader::RopeKinds& kinds) {
@@ -33,6 +34,7 @@ YarnScaling ConfigReader::ReadYarn(std::string_view key, const Json& object, con
                                                 "mscale",    "mscale_all_dim", "truncate",   "original_max_position_embeddings"};
   std::vector<std::string_view> known(std::begin(kKnown), std::end(kKnown));
   if (kinds.mrope) known.insert(known.end(), std::begin(kSections), std::end(kSections));
+  if (kinds.temperature) known.insert(known.end(), {kTemperature, "max_position_embeddings"});
   OnlyNames(key, object, known);
   const auto required = [&](std::string_view name) {
     const std::optional<double> number = NumberIn(key, object, name);
@@ -113,9 +115,9 @@ ConfigReader::ScaledRope ConfigReader::ReadScaledRope(std::string_view key, cons
   rope.low_freq_factor = required("low_freq_factor", 1e-6, 1e6);
   rope.high_freq_factor = required("high_freq_factor", 1e-6, 1e6);
   rope.original_positions = required(kOriginal, 1, 1 << 24);
-  if (rope.high_freq_factor > rope.low_freq_factor) return rope;
+  if (rope.high_freq_factor >= rope.low_freq_factor) return rope;
   Fail(InvalidArgument(name_, ": ", key, ".high_freq_factor = ", rope.high_freq_factor,
-                       " is not above low_freq_factor = ", rope.low_freq_factor));
+                       " is below low_freq_factor = ", rope.low_freq_factor));
   return rope;
 }
 
@@ -124,7 +126,8 @@ FrequencyDivisors ConfigReader::ScaledRope::Divisors(double theta, int dims) con
   for (size_t i = 0; original_positions > 0 && i < divided.divisors.size(); ++i) {
     const double wavelength = 2 * std::numbers::pi * std::pow(theta, 2.0 * static_cast<double>(i) / dims);
     const double turns = original_positions / wavelength;
-    const double stays = std::clamp((turns - low_freq_factor) / (high_freq_factor - low_freq_factor), 0.0, 1.0);
+    const double range = high_freq_factor - low_freq_factor, above = turns - low_freq_factor;
+    const double stays = range > 0 ? std::clamp(above / range, 0.0, 1.0) : above < 0 ? 0 : 1;
     divided.divisors[i] = 1 / ((1 - stays) / factor + stays);
   }
   return divided;
@@ -153,6 +156,7 @@ ConfigReader::RopeObject ConfigReader::ReadRopeObject(std::string_view key, cons
   if (type == "yarn") {
     rope.yarn = ReadYarn(key, *object, kinds);
     rope.all_dims_magnitude = YarnMagnitude(rope.yarn->factor, NumberIn(key, *object, "mscale_all_dim").value_or(0));
+    if (kinds.temperature) rope.temperature = NumberIn(key, *object, kTemperature);
   }
   if (type == "longrope" && kinds.long_rope) rope.long_rope = ReadLongRope(key, *object, kinds);
   if ((type == "linear" || type == "llama3") && kinds.scaled) {
@@ -199,6 +203,7 @@ ConfigReader::Rope ConfigReader::ReadRope(const RopeKinds& kinds) {
   rope.long_rope = scaling.long_rope ? scaling.long_rope : parameters.long_rope;
   rope.scaled = scaling.scaled ? scaling.scaled : parameters.scaled;
   rope.all_dims_magnitude = (scaling.yarn ? scaling : parameters).all_dims_magnitude;
+  rope.temperature = (scaling.yarn ? scaling : parameters).temperature;
   rope.ntk_alpha = scaling.ntk_alpha.value_or(parameters.ntk_alpha.value_or(1));
 
   std::optional<double> own_theta, own_partial, theta, partial;

@@ -37,8 +37,15 @@ void ReadOneRotation(ConfigReader& config, const OwnKeys& own, ModelSpec& spec) 
                                                    .partial = own.partial_rotary.has_value(),
                                                    .ntk_alpha = own.ntk_alpha,
                                                    .theta = own.rope_theta,
-                                                   .mrope = own.mrope});
+                                                   .mrope = own.mrope,
+                                                   .temperature = own.temperature});
   spec.rope_theta = rope.theta;
+  if (own.temperature && !rope.temperature) {
+    config.Fail(InvalidArgument("config.json: rope_parameters have no llama_4_scaling_beta, or are not of type \"yarn\""));
+  }
+  if (rope.temperature.value_or(0) != 0) {
+    spec.temperature = {.scale = *rope.temperature, .positions = rope.yarn->original_positions};
+  }
   if (rope.ntk_alpha > 1 && spec.head_dim > 2) {
     spec.rope_theta *= std::pow(rope.ntk_alpha, spec.head_dim / (spec.head_dim - 2.0));
   }
@@ -62,7 +69,7 @@ void ReadHeads(ConfigReader& config, ModelSpec& spec) {
   spec.head_dim = config.IntOr("head_dim", spec.hidden / spec.heads, 2, 1024);
 }
 
-void ReadLatentHeads(ConfigReader& config, ModelSpec& spec) {
+void ReadLatentHeads(ConfigReader& config, const OwnKeys& own, ModelSpec& spec) {
   spec.rotary_dims = config.Int("qk_rope_head_dim", 2, 1024);
   spec.head_dim = config.Int("qk_nope_head_dim", 1, 1024) + spec.rotary_dims;
   spec.kv_heads = 1;
@@ -70,7 +77,7 @@ void ReadLatentHeads(ConfigReader& config, ModelSpec& spec) {
                  .kv_rank = config.Int("kv_lora_rank", 1, 1024),
                  .value_dim = config.Int("v_head_dim", 1, 1024)};
   config.Only("num_key_value_heads", {spec.heads});
-  config.Only("head_dim", {spec.rotary_dims});
+  config.Only("head_dim", {own.temperature ? spec.head_dim : spec.rotary_dims});
   config.Only("qk_head_dim", {spec.head_dim});
 }
 
@@ -88,7 +95,7 @@ ModelSpec ReadDecoder(ConfigReader& config, const OwnKeys& own) {
   if (!own.layers) spec.layers = config.Int("num_hidden_layers", 1, 4096);
   spec.hidden = config.Int("hidden_size", 1, 1 << 17);
   spec.heads = config.Int("num_attention_heads", 1, 1024);
-  if (!own.heads) own.latent ? ReadLatentHeads(config, spec) : ReadHeads(config, spec);
+  if (!own.heads) own.latent ? ReadLatentHeads(config, own, spec) : ReadHeads(config, spec);
   spec.vocabulary = config.Int("vocab_size", 1, 1 << 24);
   spec.max_positions = config.Int("max_position_embeddings", 1, 1 << 24);
   spec.rms_eps = static_cast<float>(config.Number(own.norm_eps, 1e-12, 0.5));
@@ -118,6 +125,13 @@ void SetLongRope(FrequencyDivisors for_short, FrequencyDivisors for_long, int or
   if (original_positions == spec.max_positions) return;  // no context is longer
   spec.short_context = original_positions;
   spec.more_rotations = {{.theta = spec.rope_theta, .divided = std::move(for_long)}};
+}
+
+void SetRotating(ModelSpec& spec, const std::vector<bool>& rotate) {
+  const auto turning = std::ranges::count(rotate, true);
+  spec.unrotated = turning == 0;
+  if (turning == 0 || turning == spec.layers) return;
+  for (const bool rotates : rotate) spec.unrotated_layers.push_back(!rotates);
 }
 
 void ReadWindows(ConfigReader& config, ModelSpec& spec, std::vector<std::string> otherwise) {

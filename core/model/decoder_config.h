@@ -32,6 +32,8 @@ struct OwnKeys {
   bool heads = false;  // kv_heads and head_dim, of kinds of layers
   bool quantization = false;
   bool latent = false;  // multi-head latent attention
+  bool temperature =
+      false;  // of queries, in what YaRN says; heads' sizes are of all dimensions, also of those that do not rotate
 };
 
 // The keys that all families share: sizes of attention and embeddings, norms, rope, and refusals of what no family implements.
@@ -39,6 +41,8 @@ ModelSpec ReadDecoder(ConfigReader& config, const OwnKeys& own = {});
 // Contexts of up to `original_positions` turn as `for_short` says, longer ones as `for_long`; spec.max_positions, at least as
 // many, and rope_theta are known.
 void SetLongRope(FrequencyDivisors for_short, FrequencyDivisors for_long, int original_positions, ModelSpec& spec);
+// Whether each layer rotates.
+void SetRotating(ModelSpec& spec, const std::vector<bool>& rotate);
 // layer_types and sliding_window into spec.windows; where there are no layer_types they are `otherwise`.
 void ReadWindows(ConfigReader& config, ModelSpec& spec, std::vector<std::string> otherwise);
 // ReadRotations of the layers of spec.windows and of the others; what is absent turns by these thetas. After ReadWindows.

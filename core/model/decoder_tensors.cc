@@ -25,9 +25,11 @@ class TensorList {
   }
   // Of the last one.
   void ScaleParts(const HeadFactor& factor) { tensors_.back().head_factor = factor; }
-  void Norm(const std::string& store_name, const std::string& checkpoint_name, const ModelSpec& spec, Spelling spelling) {
-    Spelled(store_name, checkpoint_name + ".weight", spec.hidden, spelling);
-    if (spec.layer_norm) Vector(store_name + "_bias", checkpoint_name + ".bias", spec.hidden);
+  void Norm(const std::string& store_name, const std::string& checkpoint_name, const ModelSpec& spec, const DecoderNames& names) {
+    Spelled(store_name, checkpoint_name + ".weight", spec.hidden, names.norms);
+    if (!spec.layer_norm) return;
+    Vector(store_name + "_bias", checkpoint_name + (names.no_norm_bias ? ".weight" : ".bias"), spec.hidden);
+    if (names.no_norm_bias) ScaleParts({.head_dim = spec.hidden, .dims = spec.hidden, .factor = 0});  // zeros
   }
   void Rows(std::string store_name, std::string checkpoint_name, int rows, int cols) {
     tensors_.push_back({std::move(store_name), std::move(checkpoint_name), TensorRole::kVector, rows, cols});
@@ -102,7 +104,7 @@ void AddAttention(TensorList& list, const ModelSpec& spec, const HeadShape& head
   }
   if (spec.o_bias) list.Vector(store + "o_bias", StrCat(checkpoint, "self_attn.", names.o, ".bias"), spec.hidden);
   if (spec.attention_sinks) list.Vector(store + "sinks", checkpoint + "self_attn.sinks", spec.heads);
-  if (spec.qk_norm != ModelSpec::QkNorm::kNone) {
+  if (spec.qk_norm != ModelSpec::QkNorm::kNone && spec.qk_norm != ModelSpec::QkNorm::kUnit) {
     const bool per_head = spec.qk_norm == ModelSpec::QkNorm::kPerHead;
     list.Spelled(store + "q_norm", StrCat(checkpoint, "self_attn.", names.q_norm, ".weight"), per_head ? heads.head_dim : q_width,
                  names.norms);
@@ -189,7 +191,7 @@ void AddExpertBiases(TensorList& list, const ModelSpec& spec, const std::string&
 
 void AddFfn(TensorList& list, const ModelSpec& spec, bool moe, const DecoderNames& names, const std::string& store,
             const std::string& checkpoint) {
-  list.Norm(store + "ffn_norm", StrCat(checkpoint, names.ffn_norm), spec, names.norms);
+  if (!spec.NormsBehind() && !spec.parallel) list.Norm(store + "ffn_norm", StrCat(checkpoint, names.ffn_norm), spec, names);
   if (!moe) {
     list.Ffn(store + "dense.", StrCat(checkpoint, names.dense, "."), names, spec, spec.dense_ffn);
     return;
@@ -212,12 +214,13 @@ std::vector<TrunkTensor> DecoderTensors(const ModelSpec& spec, const DecoderName
   list.Matrix("embed", "model.embed_tokens.weight", spec.vocabulary, spec.hidden);
   if (!spec.tied_embeddings) list.Matrix("head", "lm_head.weight", spec.vocabulary, spec.hidden);
   if (spec.head_bias) list.Vector("head_bias", "lm_head.bias", spec.vocabulary);
-  list.Norm("final_norm", StrCat("model.", names.final_norm), spec, names.norms);
+  list.Norm("final_norm", StrCat("model.", names.final_norm), spec, names);
   for (int layer = 0; layer < spec.layers; ++layer) {
     const std::string store = StrCat("layers.", layer, ".");
     const std::string checkpoint = StrCat("model.layers.", layer, ".");
     const LayerId id(layer);
-    if (spec.HasMixer(id)) list.Norm(store + "attn_norm", StrCat(checkpoint, names.attention_norm), spec, names.norms);
+    if (spec.HasMixer(id) && !spec.NormsBehind())
+      list.Norm(store + "attn_norm", StrCat(checkpoint, names.attention_norm), spec, names);
     if (spec.IsRecurrent(id)) AddRecurrence(list, spec, store, checkpoint);
     if (spec.HasAttention(id)) AddAttention(list, spec, spec.HeadsOf(id), names, store, checkpoint);
     if (spec.HasFfn(id)) AddFfn(list, spec, spec.moe[layer], names, store, checkpoint);

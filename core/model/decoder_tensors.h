@@ -32,6 +32,7 @@ struct DecoderNames {
   std::string_view dense = "mlp";                                                      // the block of a layer without experts
   std::string_view projections[kExpertParts] = {"gate_proj", "up_proj", "down_proj"};  // of feed-forward blocks
   Spelling norms = Spelling::kPlain;                                                   // of all but those of recurrent layers
+  bool no_norm_bias = false;                                                           // layer norms have weights alone
   std::span<const OwnName> own;  // in place of what these make; tensors of some traits have no name but these
 };
 

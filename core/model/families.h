@@ -36,5 +36,10 @@ Family Dots1Family();
 Family SolarOpenFamily();
 Family SarvamMoeFamily();
 Family ExaoneMoeFamily();
+Family FlexOlmoFamily();
+Family GraniteMoeSharedFamily();
+Family Llama4Family();
+Family Mistral4Family();
+Family Cohere2MoeFamily();
 
 }  // namespace moed

@@ -102,7 +102,7 @@ struct Family {
   // Whether a tensor that the checkpoint has beside these is known and not used. Null: none is.
   bool (*unused)(const ModelSpec& spec, std::string_view name) = nullptr;
   // A checkpoint that has more than the text part: its model_type, and what stands there in place of "model." before the names of
-  // the text part's tensors. Empty: there is none.
+  // the text part's tensors; where that is "before.model.", "before." stands before the head's name too. Empty: there is none.
   std::string_view whole_model_type = "";
   std::string_view whole_prefix = "";
 };

@@ -43,7 +43,7 @@ absl::StatusOr<ModelSpec> ReadSpec(std::string_view config_json, std::string_vie
   config.Known({"auto_map", "load_balance_coeff", "use_grouped_mm"});
   spec.attention_gate = true;
   spec.qk_norm = ModelSpec::QkNorm::kPerHead;
-  spec.norms = ModelSpec::Norms::kBehind;
+  spec.norms = ModelSpec::Norms::kBoth;
   if (config.BoolOr("mup_enabled", false)) spec.embedding_scale = std::sqrt(spec.hidden);
   ReadExperts(config, spec);
   return FinishSpec(std::move(config), generation_config, std::move(spec));

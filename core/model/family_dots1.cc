@@ -12,7 +12,7 @@ namespace {
 std::vector<std::string> LastSlide(ConfigReader& config, const ModelSpec& spec) {
   constexpr const char* kWindow = "sliding_window";
   const int first = config.IntOr("max_window_layers", 62, 0, 4096);
-  const bool slides = config.Has(kWindow) || !config.IsThere(kWindow);  // absent, it would be 4096
+  const bool slides = !config.IsNull(kWindow);  // absent, it would be 4096
   std::vector<std::string> types;
   for (int layer = 0; layer < spec.layers; ++layer) {
     types.emplace_back(slides && layer >= first ? "sliding_attention" : "full_attention");

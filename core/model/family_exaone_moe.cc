@@ -14,7 +14,7 @@ constexpr const char* kPattern = "sliding_window_pattern";  // counts where ther
 
 // Without a window every layer sees all, and turns.
 void ReadLayers(ConfigReader& config, ModelSpec& spec) {
-  if (!config.IsThere(kWindow)) config.Fail(InvalidArgument("config.json: key ", kWindow, " is missing"));
+  if (!config.Has(kWindow) && !config.IsNull(kWindow)) config.Fail(InvalidArgument("config.json: key ", kWindow, " is missing"));
   const bool slides = config.Has(kWindow);
   std::vector<std::string> types(spec.layers, "full_attention");
   if (config.Has("layer_types")) {

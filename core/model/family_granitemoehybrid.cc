@@ -47,17 +47,6 @@ absl::StatusOr<ModelSpec> ReadSpec(std::string_view config_json, std::string_vie
 
 std::vector<TrunkTensor> TrunkTensors(const ModelSpec& spec) { return DecoderTensors(spec, kGraniteNames); }
 
-void AddShared(const ModelSpec& spec, int layer, std::vector<TensorPart>& parts) {
-  const std::string prefix = StrCat("model.layers.", layer, ".");
-  const std::string name = StrCat(prefix, kGraniteNames.block, ".", kGraniteNames.shared, ".");
-  const std::string into = prefix + "shared_mlp.input_linear.weight";
-  const int ffn = spec.shared_ffn;
-  parts.push_back(PartOf(name + "gate_proj.weight", ffn, spec.hidden, {into, 2 * ffn, 0}));
-  parts.push_back(PartOf(name + "up_proj.weight", ffn, spec.hidden, {into, 2 * ffn, ffn}));
-  parts.push_back(
-      PartOf(name + "down_proj.weight", spec.hidden, ffn, {prefix + "shared_mlp.output_linear.weight", spec.hidden, 0}));
-}
-
 void AddMamba2(const ModelSpec& spec, int layer, std::vector<TensorPart>& parts) {
   const Mamba2Shape& shape = *spec.mamba2;
   const std::string prefix = StrCat("model.layers.", layer, ".mamba.");
@@ -68,7 +57,7 @@ void AddMamba2(const ModelSpec& spec, int layer, std::vector<TensorPart>& parts)
 std::vector<TensorPart> Parts(const ModelSpec& spec) {
   std::vector<TensorPart> parts = GraniteExpertParts(spec);
   for (int layer = 0; layer < spec.layers; ++layer) {
-    AddShared(spec, layer, parts);
+    AddGraniteShared(spec, layer, parts);
     if (spec.IsRecurrent(LayerId(layer))) AddMamba2(spec, layer, parts);
   }
   return parts;

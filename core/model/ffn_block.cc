@@ -28,8 +28,7 @@ void FfnBlock::RunWhole(LayerId layer, const LayerWeights& weights) {
   whole_.BeginLayer(layer);
   const Activations routed = ComputeRouter(layer, weights);
   step_.backend.Route(RouterOf(step_.spec, weights), scratch.router.data(), step_.batch.rows(), scratch.choices.data());
-  const Activations input = PrepareExperts(weights, routed);
-  if (step_.spec.shared_ffn > 0) ComputeShared(layer, weights, input);
+  const Activations input = PrepareAndShare(layer, weights, routed);
   whole_.ComputeExperts(layer, weights.expert_bias, input);
   Combine(layer, weights);
 }
@@ -44,8 +43,7 @@ void FfnBlock::RunExperts(LayerId layer, const LayerWeights& weights, ExpertProv
   }
   GroupSlots(layer);
   provider.Begin({layer, step_.scratch.routing.first(step_.batch.rows())});
-  const Activations input = PrepareExperts(weights, routed);
-  if (step_.spec.shared_ffn > 0) ComputeShared(layer, weights, input);
+  const Activations input = PrepareAndShare(layer, weights, routed);
   if (step_.spec.prefix) ComputeBypass(layer, weights, input);
   experts_.Run(layer, weights.expert_bias, input, provider, beside_ ? &*beside_ : nullptr);
   if (step_.spec.prefix) PassThroughDropped();
@@ -58,10 +56,10 @@ Activations FfnBlock::NormalizeAndPrepare(const float* norm, const float* bias, 
   if (norm == nullptr) {
     const int hidden = step_.spec.hidden;
     const size_t bytes = static_cast<size_t>(block.count) * hidden * sizeof(float);
-    step_.backend.memory().Copy(NormedRow(block.begin), step_.Residual(block), bytes);
+    step_.backend.memory().Copy(NormedRow(block.begin), step_.FfnInput(block), bytes);
     return step_.backend.Prepare(NormedRow(block.begin), block.count, hidden, hidden, forms, storage);
   }
-  return step_.NormalizeAndPrepare(step_.Residual(block), norm, bias, block.count, NormedRow(block.begin), forms, storage);
+  return step_.NormalizeAndPrepare(step_.FfnInput(block), norm, bias, block.count, NormedRow(block.begin), forms, storage);
 }
 
 InputForms FfnBlock::FormsOf(const FfnWeights& weights) const {
@@ -79,7 +77,7 @@ Activations FfnBlock::Inner(const FfnWeights& weights, const Activations& input)
 Activations FfnBlock::ComputeRouter(LayerId layer, const LayerWeights& weights) {
   Scratch& scratch = step_.scratch;
   const bool gated = step_.spec.shared_gate, own_norm = step_.spec.NormsAround();
-  const bool shares = !own_norm && step_.one_block();
+  const bool shares = !own_norm && !step_.spec.weighs_inputs && step_.one_block();
   const InputForms forms = InputForms::Of({weights.router.format, (gated ? weights.shared_gate : weights.router).format}) |
                            (shares ? step_.expert_inputs : InputForms{});
   Activations input;
@@ -219,6 +217,37 @@ void FfnBlock::GroupSlots(LayerId layer) {
   GroupByExpert(scratch.choices.first(slots), scratch.expert_begin, scratch.expert_slots.first(slots));
 }
 
+// What is weighed takes the place of what the shared expert reads.
+Activations FfnBlock::PrepareAndShare(LayerId layer, const LayerWeights& weights, const Activations& routed) {
+  const bool shared = step_.spec.shared_ffn > 0;
+  if (step_.spec.weighs_inputs) {
+    if (shared) ComputeShared(layer, weights, {});
+    WeighInputs();
+    return PrepareExperts(weights, {});
+  }
+  const Activations input = PrepareExperts(weights, routed);
+  if (shared) ComputeShared(layer, weights, input);
+  return input;
+}
+
+void FfnBlock::WeighInputs() {
+  const int hidden = step_.spec.hidden;
+  step_.ForBlocks([&](RowBlock block) {
+    const std::span<int32_t> all = step_.scratch.slot_places.first(static_cast<size_t>(block.count));
+    std::iota(all.begin(), all.end(), 0);
+    float* const weighed = step_.scratch.projected.data();
+    step_.backend.Combine({.rows = block.count,
+                           .cols = hidden,
+                           .top_k = 1,
+                           .choices = &step_.scratch.choices[static_cast<size_t>(block.begin)],
+                           .places = all,
+                           .outputs = NormedRow(block.begin),
+                           .x = weighed,
+                           .adds = false});
+    step_.backend.memory().Copy(NormedRow(block.begin), weighed, static_cast<size_t>(block.count) * hidden * sizeof(float));
+  });
+}
+
 Activations FfnBlock::PrepareExperts(const LayerWeights& weights, const Activations& routed) {
   if (routed.tokens > 0) return routed;
   const RowBlock all = {0, step_.batch.rows()};
@@ -232,8 +261,13 @@ void FfnBlock::ComputeShared(LayerId layer, const LayerWeights& weights, const A
   step_.ForBlocks([&](RowBlock block) {
     const TraceSpan span(step_.trace, "shared expert", kComputeTrack, layer);
     float* output = &step_.scratch.shared[static_cast<size_t>(block.begin) * step_.spec.hidden];
-    Activations own = input.Rows(block.begin, block.count);
-    if (step_.spec.NormsAround()) {
+    Activations own;
+    if (step_.spec.weighs_inputs) {
+      const int hidden = step_.spec.hidden;
+      own = step_.backend.Prepare(NormedRow(block.begin), block.count, hidden, hidden, forms, step_.scratch.block_storage);
+    } else if (!step_.spec.NormsAround()) {
+      own = input.Rows(block.begin, block.count);
+    } else {
       own = NormalizeAndPrepare(weights.shared_norm, nullptr, block, forms, step_.scratch.block_storage);
     }
     const Activations inner = Inner(weights.shared, own);
@@ -247,23 +281,22 @@ void FfnBlock::ComputeShared(LayerId layer, const LayerWeights& weights, const A
 // its tokens leave the batch: it adds nothing.
 void FfnBlock::Combine(LayerId layer, const LayerWeights& weights) {
   const TraceSpan span(step_.trace, "combine", kComputeTrack, layer);
-  if (step_.spec.norms != ModelSpec::Norms::kBefore) {
-    return step_.ForBlocks([&](RowBlock block) { CombineNormed(weights, block); });
-  }
   if (step_.spec.prefix) return step_.ForBlocks([&](RowBlock block) { CombineWithBypass(weights, block); });
+  if (weights.ffn_post_norm != nullptr) return step_.ForBlocks([&](RowBlock block) { CombineNormed(weights, block); });
   Scratch& scratch = step_.scratch;
   const int rows = step_.batch.rows();
+  if (step_.spec.weighs_inputs) std::ranges::fill(scratch.unmasked_choices.first(rows), ExpertChoice{.probability = 1});
   step_.backend.Combine({.rows = rows,
                          .cols = step_.spec.hidden,
                          .top_k = step_.spec.top_k,
-                         .choices = scratch.choices.data(),
+                         .choices = (step_.spec.weighs_inputs ? scratch.unmasked_choices : scratch.choices).data(),
                          .scale = static_cast<float>(step_.spec.router_scale * step_.spec.residual_scale),
                          .expert_scales = weights.expert_scales,
                          .places = scratch.slot_places.first(static_cast<size_t>(rows) * step_.spec.top_k),
                          .outputs = scratch.slots.data(),
                          .shared = step_.spec.shared_ffn > 0 ? scratch.shared.data() : nullptr,
                          .shared_gate = step_.spec.shared_gate ? scratch.shared_gate.data() : nullptr,
-                         .shared_scale = static_cast<float>(step_.spec.residual_scale),
+                         .shared_scale = static_cast<float>(step_.spec.shared_scale * step_.spec.residual_scale),
                          .x = scratch.x.data()});
 }
 
@@ -285,6 +318,7 @@ void FfnBlock::CombineNormed(const LayerWeights& weights, RowBlock block) {
                    .outputs = scratch.slots.data(),
                    .shared = around ? nullptr : shared,
                    .shared_gate = step_.spec.shared_gate ? &scratch.shared_gate[first_row] : nullptr,
+                   .shared_scale = static_cast<float>(step_.spec.shared_scale),
                    .x = sum,
                    .adds = false});
   if (around) {

@@ -54,7 +54,10 @@ class FfnBlock {
   void GroupSlots(LayerId layer);
   // What an expert has no room for any more becomes a choice of none.
   void DropBeyondCapacity(int capacity);
-  // The input of all rows' experts; `routed`: what ComputeRouter made.
+  // ComputeShared, and the input of all rows' experts; `routed`: what ComputeRouter made.
+  Activations PrepareAndShare(LayerId layer, const LayerWeights& weights, const Activations& routed);
+  // Rows of scratch.normed are multiplied by the weights of their choices, one each.
+  void WeighInputs();
   Activations PrepareExperts(const LayerWeights& weights, const Activations& routed);
   // To scratch.shared. `input`: that of the experts, which is the shared expert's where it has no norm of its own.
   void ComputeShared(LayerId layer, const LayerWeights& weights, const Activations& input);

@@ -1,6 +1,7 @@
 #include "core/model/granite_checkpoint.h"
 
 #include "core/base/status.h"
+#include "core/model/matrix_parts.h"
 
 namespace moed {
 
@@ -43,6 +44,17 @@ std::vector<TensorPart> GraniteExpertParts(const ModelSpec& spec) {
     }
   }
   return parts;
+}
+
+void AddGraniteShared(const ModelSpec& spec, int layer, std::vector<TensorPart>& parts) {
+  const std::string prefix = StrCat("model.layers.", layer, ".");
+  const std::string name = StrCat(prefix, kGraniteNames.block, ".", kGraniteNames.shared, ".");
+  const std::string into = prefix + "shared_mlp.input_linear.weight";
+  const int ffn = spec.shared_ffn;
+  parts.push_back(PartOf(name + "gate_proj.weight", ffn, spec.hidden, {into, 2 * ffn, 0}));
+  parts.push_back(PartOf(name + "up_proj.weight", ffn, spec.hidden, {into, 2 * ffn, ffn}));
+  parts.push_back(
+      PartOf(name + "down_proj.weight", spec.hidden, ffn, {prefix + "shared_mlp.output_linear.weight", spec.hidden, 0}));
 }
 
 }  // namespace moed

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "core/model/query_temperature.h"
+
 namespace moed {
 
 // Blocks in order: a row attends to rows of its chunk before it, which their blocks have stored.
@@ -10,6 +12,7 @@ void LatentAttentionBlock::Run(LayerId layer, const LayerWeights& weights) {
   const TraceSpan span(step_.trace, "attention", kComputeTrack, layer);
   step_.ForBlocks([&](RowBlock block) {
     Project(weights, block);
+    if (step_.spec.temperature) ScaleQueries(step_, block, step_.spec.heads * step_.spec.head_dim, step_.scratch.q.data());
     AbsorbKeys(weights.latent, block);
     Rotate(block);
     StoreAndAttend(layer, block);

@@ -43,7 +43,9 @@ uint64_t Model::ScratchBytes(const ModelSpec& spec, const ModelOptions& options,
   return moed::ScratchBytes(spec, options, threads);
 }
 
-bool Model::LetsProcessorCompute(const ModelSpec& spec) { return !spec.NormsAround() && !spec.expert_bias; }
+bool Model::LetsProcessorCompute(const ModelSpec& spec) {
+  return !spec.NormsAround() && !spec.expert_bias && !spec.weighs_inputs;
+}
 
 InputForms Model::ExpertInputs(const StoreDescription& store) {
   InputForms forms;

@@ -35,6 +35,7 @@ TokenRows CarveRows(const ModelSpec& spec, InputForms expert_inputs, size_t toke
   const auto floats = [&](size_t count) { return source.template Take<float>(count); };
   const auto shared_floats = [&](size_t count) { return shared.template Take<float>(count); };
   rows.x = floats(tokens * spec.hidden);
+  if (spec.parallel) rows.layer_input = floats(tokens * spec.hidden);
   if (spec.shared_ffn > 0 || spec.prefix) rows.shared = floats(tokens * spec.hidden);
   rows.slots = floats(tokens * spec.top_k * spec.hidden);
   rows.normed = {rows.slots.data(), tokens * spec.hidden};

@@ -26,6 +26,7 @@ inline constexpr int kGroupRows = 16;
 // widest of the model's feed-forward blocks.
 struct TokenRows {
   std::span<float> x;                  // (tokens, hidden): the residual stream
+  std::span<float> layer_input;        // (tokens, hidden): x before a layer whose blocks are parallel
   std::span<float> shared;             // (tokens, hidden): the shared expert's output, or a prefix-LM's bypass
   std::span<float> slots;              // (tokens * top_k, hidden): outputs of the chosen experts, in the order of expert_slots
   std::span<float> normed;             // (tokens, hidden): the first of `slots`, whose experts write when the norm was read

@@ -20,17 +20,23 @@ struct Named {
   Value value;
   const char* name;
 };
-constexpr Named<ModelSpec::QkNorm> kQkNorms[] = {
-    {ModelSpec::QkNorm::kNone, "none"}, {ModelSpec::QkNorm::kPerHead, "per_head"}, {ModelSpec::QkNorm::kWhole, "whole"}};
+constexpr Named<ModelSpec::QkNorm> kQkNorms[] = {{ModelSpec::QkNorm::kNone, "none"},
+                                                 {ModelSpec::QkNorm::kPerHead, "per_head"},
+                                                 {ModelSpec::QkNorm::kWhole, "whole"},
+                                                 {ModelSpec::QkNorm::kUnit, "unit"}};
 // The first is not written.
-constexpr Named<ModelSpec::Norms> kNorms[] = {
-    {ModelSpec::Norms::kBefore, "before"}, {ModelSpec::Norms::kAround, "around"}, {ModelSpec::Norms::kBehind, "behind"}};
+constexpr Named<ModelSpec::Norms> kNorms[] = {{ModelSpec::Norms::kBefore, "before"},
+                                              {ModelSpec::Norms::kAround, "around"},
+                                              {ModelSpec::Norms::kBehind, "behind"},
+                                              {ModelSpec::Norms::kBoth, "both"}};
 constexpr Named<Activation> kActivations[] = {{Activation::kSilu, "silu"},
                                               {Activation::kGelu, "gelu"},
                                               {Activation::kSquaredRelu, "squared_relu"},
                                               {Activation::kRelu, "relu"}};
-constexpr Named<RouterScoring> kScorings[] = {
-    {RouterScoring::kSoftmax, "softmax"}, {RouterScoring::kSigmoid, "sigmoid"}, {RouterScoring::kSparsemixer, "sparsemixer"}};
+constexpr Named<RouterScoring> kScorings[] = {{RouterScoring::kSoftmax, "softmax"},
+                                              {RouterScoring::kSigmoid, "sigmoid"},
+                                              {RouterScoring::kSparsemixer, "sparsemixer"},
+                                              {RouterScoring::kSigmoidOfChosen, "sigmoid_of_chosen"}};
 constexpr Named<GroupRank> kGroupRanks[] = {{GroupRank::kLargestKey, "largest"}, {GroupRank::kTwoLargestKeys, "two_largest"}};
 
 // An unknown name leaves `value` as it is: the text is then no canonical one.
@@ -102,6 +108,19 @@ Json Encode(const HeadShape& heads) {
   Json json = {{"kv_heads", heads.kv_heads}, {"head_dim", heads.head_dim}};
   if (heads.values_are_keys) json["values_are_keys"] = true;
   return json;
+}
+
+Json Encode(const QueryTemperature& temperature) {
+  Json json = {{"scale", temperature.scale}, {"positions", temperature.positions}, {"shift", temperature.shift}};
+  if (temperature.of_unrotated) json["of_unrotated"] = true;
+  return json;
+}
+
+QueryTemperature DecodeTemperature(const Json& temperature) {
+  return {.scale = temperature.at("scale").get<double>(),
+          .positions = IntOf(temperature.at("positions"), 1, INT32_MAX),
+          .shift = IntOf(temperature.at("shift"), 0, 1),
+          .of_unrotated = temperature.value("of_unrotated", false)};
 }
 
 Json Encode(const DeltaNetShape& shape) {
@@ -179,6 +198,8 @@ void DecodeAttention(const Json& json, ModelSpec& spec) {
   for (const Json& index : json.value("rotations", Json::array())) spec.rotations.push_back(IntOf(index, 0, INT32_MAX));
   if (json.contains("unrotated_layers")) json["unrotated_layers"].get_to(spec.unrotated_layers);
   for (const Json& window : json.value("windows", Json::array())) spec.windows.push_back(IntOf(window, 0, INT32_MAX));
+  spec.windows_are_chunks = json.value("windows_are_chunks", false);
+  if (json.contains("temperature")) spec.temperature = DecodeTemperature(json["temperature"]);
   if (json.contains("latent")) {
     const Json& latent = json["latent"];
     spec.latent = {.q_rank = IntOf(latent.at("q_rank"), 0, INT32_MAX),
@@ -224,6 +245,7 @@ ModelSpec Decode(const Json& json) {
   FromName(kActivations, json.value("activation", kActivations[0].name), spec.activation);
   FromName(kScorings, json.value("router_scoring", kScorings[0].name), spec.router_scoring);
   FromName(kGroupRanks, json.value("router_group_rank", kGroupRanks[0].name), spec.router_group_rank);
+  spec.weighs_inputs = json.value("weighs_inputs", false);
   spec.moe = json.at("moe").get<std::vector<bool>>();
   for (const Json& token : json.at("bos")) spec.bos.push_back(TokenId(IntOf(token, 0, INT32_MAX)));
   for (const Json& token : json.at("eos")) spec.eos.push_back(TokenId(IntOf(token, 0, INT32_MAX)));
@@ -292,6 +314,9 @@ std::string SpecToJson(const ModelSpec& spec) {
   }
   if (!spec.windows.empty()) json["windows"] = spec.windows;
   if (!spec.unrotated_layers.empty()) json["unrotated_layers"] = spec.unrotated_layers;
+  if (spec.windows_are_chunks) json["windows_are_chunks"] = true;
+  if (spec.temperature) json["temperature"] = Encode(*spec.temperature);
+  if (spec.weighs_inputs) json["weighs_inputs"] = true;
   if (spec.delta_net) json["delta_net"] = Encode(*spec.delta_net);
   if (spec.mamba2) json["mamba2"] = Encode(*spec.mamba2);
   if (spec.short_convolution) json["short_convolution"] = {{"taps", spec.short_convolution->taps}};

@@ -150,6 +150,17 @@ struct PrefixShape {
   bool operator==(const PrefixShape&) const = default;
 };
 
+// Queries at position p are multiplied by 1 + scale * log(1 + floor((p + shift) / positions)) (Scalable-Softmax, arXiv
+// 2501.19399).
+struct QueryTemperature {
+  double scale = 0;
+  int positions = 1;
+  int shift = 0;              // 0 or 1
+  bool of_unrotated = false;  // layers that rotate have none
+  double FactorOf(int position) const { return 1 + scale * std::log1p((position + shift) / positions); }
+  bool operator==(const QueryTemperature&) const = default;
+};
+
 struct ModelSpec {
   std::string family;  // a row of Families(): model_type of config.json
   int layers = 0;
@@ -185,6 +196,8 @@ struct ModelSpec {
   std::vector<int> windows;
   // [layers]: those whose heads do not turn while others' do. Empty: none.
   std::vector<bool> unrotated_layers;
+  bool windows_are_chunks = false;  // of what a window holds a layer sees the chunk its position is in, of as many positions
+  std::optional<QueryTemperature> temperature;
   bool unrotated = false;       // heads do not turn: only recurrent layers know the order of positions
   bool attention_gate = false;  // attention's output is multiplied by the sigmoid of a projection of its input
   // Of the recurrent layers, one of these.
@@ -196,14 +209,16 @@ struct ModelSpec {
   // a feed-forward block. Empty: layers are both, one after the other.
   std::vector<bool> mixers;
 
-  enum class QkNorm { kNone, kPerHead, kWhole };  // Qwen3: RMS norm over head_dim; OLMoE: over all heads together
+  // Qwen3: RMS norm over head_dim; OLMoE: over all heads together; Llama 4: over head_dim without weights, of layers that rotate.
+  enum class QkNorm { kNone, kPerHead, kWhole, kUnit };
   QkNorm qk_norm = QkNorm::kNone;
   bool qk_norm_after_rope = false;
   // Norms stand before what a block reads. Around: also behind what attention, the shared expert, the routed experts, and both
-  // together put out; and the router and the shared expert have norms of their own before them. Behind: also behind what
-  // attention, and what the feed-forward block as a whole puts out.
-  enum class Norms { kBefore, kAround, kBehind };
+  // together put out; and the router and the shared expert have norms of their own before them. Behind: behind what attention,
+  // and what the feed-forward block as a whole puts out, and there alone. Both: there as well.
+  enum class Norms { kBefore, kAround, kBehind, kBoth };
   Norms norms = Norms::kBefore;
+  bool parallel = false;       // feed-forward blocks read what their layer's attention reads
   bool value_norm = false;     // RMS norm over head_dim, without weights
   bool layer_scale = false;    // a layer's output, the residual stream with it, is multiplied by a number
   bool layer_norm = false;     // norms of the residual stream are layer norms with a bias, not RMS norms
@@ -222,6 +237,7 @@ struct ModelSpec {
   Activation activation = Activation::kSilu;
   std::optional<SwiGluLimits> swiglu_limits;  // none: activation(gate) * up, or activation(up)
   int shared_ffn = 0;                         // 0: no shared expert
+  double shared_scale = 1;                    // of its output
   bool shared_gate = false;                   // its output is multiplied by sigmoid(shared_gate . x)
   int dense_ffn = 0;                          // of layers without experts; 0 when there are none
   std::vector<bool> moe;                      // [layers]
@@ -237,6 +253,7 @@ struct ModelSpec {
   double router_jitter = 0;   // sparsemixer
   double router_scale = 1;    // of the experts' outputs
   double router_logits_scale = 1;
+  bool weighs_inputs = false;  // the weight of a choice multiplies what its expert reads, not what it puts out
   bool expert_scales = false;  // each expert's output is multiplied by a number
 
   std::vector<TokenId> bos;  // 0 or 1
@@ -272,6 +289,7 @@ struct ModelSpec {
     return attention_scale == 0 ? 1 / std::sqrt(static_cast<double>(dim)) : attention_scale;
   }
   bool NormsAround() const { return norms == Norms::kAround; }
+  bool NormsBehind() const { return norms == Norms::kBehind; }
   // What a rotation's attention factor does to the product of a query and a key that are rotated whole.
   double ScoreFactor(int index) const {
     const double factor = unrotated || RotatesParts() ? 1 : rotation(index).AttentionFactor();

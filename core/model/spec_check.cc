@@ -53,6 +53,7 @@ constexpr SpecFlag kFlags[] = {
     {"value_norm", &ModelSpec::value_norm, true},
     {"layer_scale", &ModelSpec::layer_scale, true},
     {"expert_scales", &ModelSpec::expert_scales, true},
+    {"parallel", &ModelSpec::parallel, true},
 };
 
 constexpr SpecNumber kNumbers[] = {
@@ -65,6 +66,7 @@ constexpr SpecNumber kNumbers[] = {
     {"router_scale", &ModelSpec::router_scale, 1e-3, 1e3, 1},
     {"router_logits_scale", &ModelSpec::router_logits_scale, 1e-6, 1e6, 1},
     {"logits_cap", &ModelSpec::logits_cap, 0, 1e6, 0},
+    {"shared_scale", &ModelSpec::shared_scale, 1e-3, 1e3, 1},
 };
 
 absl::Status CheckTokens(std::string_view name, const std::vector<TokenId>& tokens, int vocabulary) {
@@ -79,9 +81,17 @@ absl::Status CheckTokens(std::string_view name, const std::vector<TokenId>& toke
 
 // The blocks that have these norms are attention over keys and values, and the experts with the shared one.
 absl::Status CheckNorms(const ModelSpec& spec) {
-  if (spec.norms == ModelSpec::Norms::kBehind && (spec.latent || !spec.recurrent.empty() || spec.layer_norm)) {
-    return InvalidArgument("norms = behind with latent attention, layer_norm or recurrent layers");
+  const bool behind = spec.NormsBehind();
+  if ((behind || spec.norms == ModelSpec::Norms::kBoth) && (spec.latent || !spec.recurrent.empty() || spec.layer_norm)) {
+    return InvalidArgument("norms = behind or both with latent attention, layer_norm or recurrent layers");
   }
+  if (behind && (spec.dense_ffn > 0 || spec.shared_ffn > 0)) {
+    return InvalidArgument("norms = behind with a shared expert or dense layers");
+  }
+  if (spec.parallel && (spec.norms != ModelSpec::Norms::kBefore || !spec.mixers.empty())) {
+    return InvalidArgument("parallel with norms that stand not before alone, or with mixers");
+  }
+  if (spec.shared_scale != 1 && spec.NormsAround()) return InvalidArgument("shared_scale with norms = around");
   if (!spec.NormsAround()) return absl::OkStatus();
   if (spec.latent || !spec.recurrent.empty() || spec.layer_norm || spec.shared_gate || spec.dense_ffn > 0) {
     return InvalidArgument("norms = around with latent attention, layer_norm, shared_gate, recurrent or dense layers");
@@ -116,7 +126,7 @@ absl::Status CheckMamba2(const Mamba2Shape& shape) {
 
 absl::Status CheckMixers(const ModelSpec& spec) {
   if (spec.mixers.empty()) return absl::OkStatus();
-  if (spec.norms != ModelSpec::Norms::kBefore) return InvalidArgument("norms = around or behind with mixers");
+  if (spec.norms != ModelSpec::Norms::kBefore) return InvalidArgument("norms that stand not before alone, with mixers");
   if (spec.mixers.size() == static_cast<size_t>(spec.layers)) return absl::OkStatus();
   return InvalidArgument("mixers has ", spec.mixers.size(), " entries for ", spec.layers, " layers");
 }
@@ -126,13 +136,14 @@ bool HasPlainHeads(const ModelSpec& spec) {
   return spec.unrotated && !spec.latent && !spec.qkv_bias && !spec.o_bias && !spec.attention_sinks && !spec.attention_gate &&
          spec.windows.empty() && spec.rotations.empty() && spec.recurrent.empty() && spec.mixers.empty() && !spec.value_norm &&
          !spec.values_are_keys && !spec.layer_norm && !spec.layer_scale && spec.qk_norm == ModelSpec::QkNorm::kNone &&
-         spec.norms == ModelSpec::Norms::kBefore && spec.residual_scale == 1 && spec.kv_heads == spec.heads;
+         spec.norms == ModelSpec::Norms::kBefore && !spec.parallel && !spec.temperature && spec.residual_scale == 1 &&
+         spec.kv_heads == spec.heads;
 }
 
 // One expert by a softmax.
 bool HasPlainExperts(const ModelSpec& spec) {
   return spec.top_k == 1 && spec.router_scoring == RouterScoring::kSoftmax && spec.shared_ffn == 0 && !spec.expert_bias &&
-         !spec.expert_scales && !spec.router_correction && spec.router_groups == 1;
+         !spec.expert_scales && !spec.router_correction && spec.router_groups == 1 && !spec.weighs_inputs;
 }
 
 absl::Status CheckPrefix(const ModelSpec& spec) {
@@ -236,8 +247,13 @@ absl::Status CheckRouter(const ModelSpec& spec) {
     return InvalidArgument("router_kept_groups = ", spec.router_kept_groups, " of router_groups = ", spec.router_groups,
                            " with experts = ", spec.experts, " and top_k = ", spec.top_k);
   }
-  if (spec.router_scoring == RouterScoring::kSparsemixer && (spec.router_correction || spec.router_groups > 1)) {
-    return InvalidArgument("router_scoring = sparsemixer with a correction or groups");
+  if (spec.weighs_inputs &&
+      (spec.top_k != 1 || spec.expert_scales || spec.shared_gate || spec.norms != ModelSpec::Norms::kBefore)) {
+    return InvalidArgument("weighs_inputs with top_k = ", spec.top_k,
+                           ", expert_scales, shared_gate or norms elsewhere than before; one expert is chosen");
+  }
+  if (ChoosesByLogit(spec.router_scoring) && (spec.router_correction || spec.router_groups > 1)) {
+    return InvalidArgument("router_scoring = sparsemixer or sigmoid_of_chosen with a correction or groups");
   }
   return absl::OkStatus();
 }

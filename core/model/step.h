@@ -76,8 +76,13 @@ struct Step {
                                   std::span<std::byte> storage) const {
     return backend.NormalizeAndPrepare({weight, bias, spec.rms_eps}, x, rows, spec.hidden, y, forms, storage);
   }
-  // What the matrices of attention, or of what has its place, read: the norm of a block's rows of the residual stream.
+  // What the matrices of attention, or of what has its place, read: the norm of a block's rows of the residual stream, or those
+  // rows.
   Activations MixerInput(const LayerWeights& weights, RowBlock block, std::initializer_list<FormatId> formats) const {
+    if (weights.attn_norm == nullptr) {
+      return backend.Prepare(Residual(block), block.count, spec.hidden, spec.hidden, InputForms::Of(formats),
+                             scratch.block_storage);
+    }
     return NormalizeAndPrepare(Residual(block), weights.attn_norm, weights.attn_norm_bias, block.count, scratch.normed.data(),
                                InputForms::Of(formats), scratch.block_storage);
   }
@@ -107,6 +112,10 @@ struct Step {
     ProjectToResidual(o, bias, input, block, norm);
   }
   float* Residual(RowBlock block) const { return &scratch.x[static_cast<size_t>(block.begin) * spec.hidden]; }
+  // What feed-forward blocks norm: the residual stream, as it was before the layer's attention where both are parallel.
+  const float* FfnInput(RowBlock block) const {
+    return &(spec.parallel ? scratch.layer_input : scratch.x)[static_cast<size_t>(block.begin) * spec.hidden];
+  }
   bool one_block() const { return batch.rows() <= scratch.block_rows; }
 };
 

@@ -220,7 +220,12 @@ absl::StatusOr<Weights> LoadWeights(const StoreReader& store, const ModelSpec& s
   weights.last_project_bias = trunk.Vector("last_project_bias");
   for (const std::string_view bias : {kEncoderBias, kDecoderBias}) trunk.Vector(std::string(bias));  // see FillPositionBiases
   weights.inv_freq = trunk.Vector("rope.inv_freq");
-  for (int layer = 0; layer < spec.layers; ++layer) weights.layers.push_back(BindLayer(trunk, layer));
+  for (int layer = 0; layer < spec.layers; ++layer) {
+    LayerWeights& bound = weights.layers.emplace_back(BindLayer(trunk, layer));
+    if (!spec.parallel) continue;
+    bound.ffn_norm = bound.attn_norm;
+    bound.ffn_norm_bias = bound.attn_norm_bias;
+  }
   MOED_RETURN_IF_ERROR(trunk.Finish());
   MOED_RETURN_IF_ERROR(ReadTrunk(store, backend, weights.buffer.span().first(weights.bytes), reads));
   return weights;

@@ -93,7 +93,7 @@ struct LayerWeights {
   const float* sinks = nullptr;   // (heads)
   const float* q_norm = nullptr;  // (head_dim) or (heads * head_dim), as spec.qk_norm says
   const float* k_norm = nullptr;
-  const float* ffn_norm = nullptr;  // (hidden)
+  const float* ffn_norm = nullptr;  // (hidden); attn_norm where blocks are parallel
   const float* ffn_norm_bias = nullptr;
   // Of what branches read, (hidden), where ffn_norm is that of the routed experts alone.
   const float* router_norm = nullptr;

@@ -661,6 +661,7 @@ std::vector<RouterShape> RouterShapes(int experts, int top_k, const float* corre
       {.experts = experts, .top_k = top_k, .correction = correction},
       {.experts = experts, .top_k = top_k, .normalize = true, .scoring = RouterScoring::kSigmoid, .epsilon = 1e-6f},
       {.experts = experts, .top_k = top_k, .scoring = RouterScoring::kSparsemixer, .jitter = 0.1f},
+      {.experts = experts, .top_k = top_k, .normalize = true, .scoring = RouterScoring::kSigmoidOfChosen},
   };
   if (experts % 2 == 0) {
     shapes.push_back({.experts = experts,

@@ -165,5 +165,24 @@ TEST(RouterTest, SparsemixerSharesAmongNearTies) {
   EXPECT_EQ(choices[1].probability, 0);
 }
 
+// Sigmoids that are the same number do not hide which logit is larger.
+TEST(RouterTest, LogitsChooseWhereTheirSigmoidsAreTheWeights) {
+  RouterShape shape = {.experts = 4, .top_k = 2, .scoring = RouterScoring::kSigmoidOfChosen};
+  std::vector<ExpertChoice> choices(2);
+  const std::vector<float> logits = {30, 40, -200, 0.5f};
+  ChooseExperts(shape, logits, choices);
+  EXPECT_EQ(choices[0].expert, 1);
+  EXPECT_EQ(choices[1].expert, 0);
+  EXPECT_EQ(choices[0].probability, 1);
+  const std::vector<float> masked = {-INFINITY, -INFINITY, -1, -INFINITY};
+  ChooseExperts(shape, masked, choices);
+  EXPECT_EQ(choices[0].expert, 2);
+  EXPECT_NEAR(choices[0].probability, 1 / (1 + std::exp(1.0)), 1e-6);
+  EXPECT_EQ(choices[1].probability, 0);
+  shape.normalize = true;
+  ChooseExperts(shape, std::vector<float>{1, -1, -5, -5}, choices);
+  EXPECT_NEAR(choices[0].probability + choices[1].probability, 1, 1e-6);
+}
+
 }  // namespace
 }  // namespace moed

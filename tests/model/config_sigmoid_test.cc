@@ -51,7 +51,7 @@ Json TrinityMini() {
 TEST(AfmoeConfigTest, TheReleasedOneIsRead) {
   const auto spec = Read(TrinityMini());
   ASSERT_TRUE(spec.ok()) << spec.status();
-  EXPECT_EQ(spec->norms, ModelSpec::Norms::kBehind);
+  EXPECT_EQ(spec->norms, ModelSpec::Norms::kBoth);
   EXPECT_EQ(spec->qk_norm, ModelSpec::QkNorm::kPerHead);
   EXPECT_TRUE(spec->attention_gate && spec->router_correction && spec->norm_topk_prob && !spec->qkv_bias);
   EXPECT_DOUBLE_EQ(spec->embedding_scale * spec->embedding_scale, 2048);

@@ -98,6 +98,9 @@ OwnKeys OwnKeysOf(const std::string& family) {
         .experts = "num_experts",
         .default_theta = true}},
       {"exaone_moe", {.computed = {"auto_map"}, .experts = "num_experts"}},
+      {"granitemoeshared", {{"logits_scaling", "residual_multiplier"}}},
+      {"mistral4", {{}, "num_experts_per_tok", "n_routed_experts"}},
+      {"cohere2_moe", {.norm_eps = "layer_norm_eps"}},
   };
   const auto found = keys.find(family);
   return found == keys.end() ? OwnKeys{} : found->second;
@@ -822,7 +825,7 @@ TEST(FamilyTest, LinearAndLlama3DivideFrequencies) {
   EXPECT_EQ(divisors[3], 8);
   for (const auto& [key, value] : {std::pair<const char*, Json>{"factor", 0.5},
                                    {"factor", nullptr},
-                                   {"low_freq_factor", 4.0},
+                                   {"low_freq_factor", 4.5},
                                    {"high_freq_factor", "4"},
                                    {"original_max_position_embeddings", nullptr},
                                    {"beta_fast", 32}}) {
@@ -830,6 +833,12 @@ TEST(FamilyTest, LinearAndLlama3DivideFrequencies) {
     config["rope_scaling"][key] = value;
     ExpectRefusal(Read(config).status(), key, "");
   }
+  config["rope_scaling"] = llama3;
+  config["rope_scaling"]["high_freq_factor"] = 1.0;  // nothing lies between, as in Llama 4
+  spec = Read(config);
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->divided->divisors[2], 1);
+  EXPECT_EQ(spec->divided->divisors[3], 8);
   config["rope_scaling"] = llama3;
   config["rope_parameters"] = llama3;
   EXPECT_TRUE(Read(config).ok()) << Read(config).status();
@@ -977,7 +986,7 @@ TEST(FamilyTest, HeadDimMayDifferOnlyWhereTheFamilyAllowsIt) {
     config["head_dim"] = 16;
     static const std::set<std::string_view> kFixed = {
         "qwen2_moe",   "olmoe",   "deepseek",      "granitemoe",          "granitemoehybrid", "deepseek_v2",
-        "deepseek_v3", "kimi_k2", "glm4_moe_lite", "switch_transformers", "gptsan-japanese"};
+        "deepseek_v3", "kimi_k2", "glm4_moe_lite", "switch_transformers", "gptsan-japanese",  "granitemoeshared"};
     const bool allowed = !kFixed.contains(family.model_type);
     EXPECT_EQ(Read(config).ok(), allowed) << family.model_type;
     config["head_dim"] = 15;
@@ -1051,7 +1060,10 @@ TEST(FamilyTest, TensorNamesAreUnique) {
   for (const Family& family : Families()) {
     const ModelSpec spec = *Read(ConfigOf(family.model_type));
     std::map<std::string, int> stored, read;
-    for (const TrunkTensor& tensor : family.trunk_tensors(spec)) ++stored[tensor.store_name], ++read[tensor.checkpoint_name];
+    for (const TrunkTensor& tensor : family.trunk_tensors(spec)) {
+      ++stored[tensor.store_name];
+      if (tensor.head_factor.factor != 0) ++read[tensor.checkpoint_name];  // which makes zeros of a tensor's numbers
+    }
     for (LayerId layer : spec.MoeLayers()) {
       for (int expert = 0; expert < spec.experts; ++expert) {
         for (const ExpertPart part : PartsOf(ExpertShapes(spec))) ++read[family.expert_tensor(layer, expert, part)];

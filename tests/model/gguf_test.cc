@@ -50,12 +50,22 @@ nlohmann::json LongRopeInGguf() {
   return {{"router_jitter_noise", 0.01}, {"rope_scaling", {{"short_mscale", factor}, {"long_mscale", factor}}}};
 }
 
+nlohmann::json Llama4InGguf() {
+  return {{"attention_chunk_size", 8192},
+          {"floor_scale", 8192},
+          {"attn_scale", 0.1},
+          {"no_rope_layers", {1, 1, 1, 0}},
+          {"layer_types", nullptr}};
+}
+
 // What GGUF files have no key for, as the released models have it.
 const std::map<std::string, nlohmann::json> kWithoutKey = {{"granitemoehybrid", {{"max_position_embeddings", 1 << 20}}},
                                                            {"nemotron_h", {{"max_position_embeddings", 1 << 20}}},
                                                            {"lfm2_moe", {{"routed_scaling_factor", 1}}},
                                                            {"phimoe", {{"router_jitter_noise", 0.01}}},
-                                                           {"phimoe_longrope", LongRopeInGguf()}};
+                                                           {"phimoe_longrope", LongRopeInGguf()},
+                                                           {"llama4_text", Llama4InGguf()},
+                                                           {"mistral4", {{"rope_scaling", {{"llama_4_scaling_beta", 0}}}}}};
 
 std::string FolderOf(const std::string& checkpoint) {
   const auto released = kWithoutKey.find(checkpoint);

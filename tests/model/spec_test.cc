@@ -374,8 +374,8 @@ TEST(SpecTest, ActivationAndPlacesOfNormsTravel) {
   spec.shared_gate = false, spec.dense_ffn = 0, spec.moe = {true, true, true};
   EXPECT_EQ(SpecFromJson(SpecToJson(spec))->norms, ModelSpec::Norms::kAround);
   spec = GoodSpec();
-  spec.norms = ModelSpec::Norms::kBehind;
-  EXPECT_EQ(SpecFromJson(SpecToJson(spec))->norms, ModelSpec::Norms::kBehind);
+  spec.norms = ModelSpec::Norms::kBoth;
+  EXPECT_EQ(SpecFromJson(SpecToJson(spec))->norms, ModelSpec::Norms::kBoth);
   spec.layer_norm = true;
   EXPECT_FALSE(CheckSpec(spec).ok());
   spec.layer_norm = false, spec.mixers = {false, true, false}, spec.dense_ffn = 0;
@@ -471,6 +471,61 @@ TEST(SpecTest, LatentAttentionTravelsAndIsChecked) {
   EXPECT_TRUE(refused([](ModelSpec& s) { s.kv_heads = 2; }));
   EXPECT_TRUE(refused([](ModelSpec& s) { s.qkv_bias = true; }));
   EXPECT_TRUE(refused([](ModelSpec& s) { s.windows = {1, 2, 3}; }));
+}
+
+TEST(SpecTest, ChunksTemperaturesAndWeighedInputsTravelAndAreChecked) {
+  const auto refused = [](auto change) {
+    ModelSpec spec = GoodSpec();
+    spec.windows = {16, 0, 16};
+    spec.windows_are_chunks = true;
+    spec.unrotated_layers = {false, true, false};
+    spec.temperature = {.scale = 0.5, .positions = 64, .shift = 1, .of_unrotated = true};
+    spec.qk_norm = ModelSpec::QkNorm::kUnit;
+    spec.router_scoring = RouterScoring::kSigmoidOfChosen;
+    spec.weighs_inputs = true;
+    spec.top_k = 1;
+    spec.shared_gate = false;
+    change(spec);
+    if (!CheckSpec(spec).ok()) return true;
+    const auto read = SpecFromJson(SpecToJson(spec));
+    EXPECT_TRUE(read.ok()) << read.status();
+    EXPECT_EQ(SpecToJson(*read), SpecToJson(spec));
+    EXPECT_EQ(read->temperature, spec.temperature);
+    return false;
+  };
+  EXPECT_FALSE(refused([](ModelSpec&) {}));
+  EXPECT_TRUE(refused([](ModelSpec& s) { s.windows.clear(); })) << "chunks of no window";
+  EXPECT_TRUE(refused([](ModelSpec& s) { s.top_k = 2; })) << "an input of two weights";
+  EXPECT_TRUE(refused([](ModelSpec& s) { s.expert_scales = true; }));
+  EXPECT_TRUE(refused([](ModelSpec& s) { s.temperature->positions = 0; }));
+  EXPECT_TRUE(refused([](ModelSpec& s) { s.temperature->scale = -1; }));
+  EXPECT_TRUE(refused([](ModelSpec& s) { s.temperature->shift = 2; }));
+  EXPECT_TRUE(refused([](ModelSpec& s) { s.qk_norm = ModelSpec::QkNorm::kPerHead; })) << "it would undo the temperature";
+  EXPECT_TRUE(refused([](ModelSpec& s) { s.rotary_dims = 4; })) << "a unit norm of a part";
+  EXPECT_TRUE(refused([](ModelSpec& s) { s.router_correction = true; }));
+  EXPECT_TRUE(refused([](ModelSpec& s) { s.yarn = {.factor = 4, .attention_factor = 1.5, .original_positions = 128}; }))
+      << "the norm of what was rotated would undo the factor";
+}
+
+TEST(SpecTest, NormsBehindAndParallelBlocksAreChecked) {
+  const auto refused = [](auto change) {
+    ModelSpec spec = GoodSpec();
+    spec.shared_ffn = spec.dense_ffn = 0;
+    spec.shared_gate = false;
+    spec.moe = {true, true, true};
+    change(spec);
+    if (!CheckSpec(spec).ok()) return true;
+    const auto read = SpecFromJson(SpecToJson(spec));
+    EXPECT_TRUE(read.ok()) << read.status();
+    EXPECT_EQ(read->norms, spec.norms);
+    EXPECT_EQ(read->parallel, spec.parallel);
+    return false;
+  };
+  EXPECT_FALSE(refused([](ModelSpec& s) { s.norms = ModelSpec::Norms::kBehind; }));
+  EXPECT_TRUE(refused([](ModelSpec& s) { s.norms = ModelSpec::Norms::kBehind, s.shared_ffn = 8; }));
+  EXPECT_TRUE(refused([](ModelSpec& s) { s.norms = ModelSpec::Norms::kBehind, s.layer_norm = true; }));
+  EXPECT_TRUE(refused([](ModelSpec& s) { s.norms = ModelSpec::Norms::kBehind, s.parallel = true; }));
+  EXPECT_FALSE(refused([](ModelSpec& s) { s.parallel = s.layer_norm = true; }));
 }
 
 TEST(SpecTest, OtherTextIsDataLoss) {

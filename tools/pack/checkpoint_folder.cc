@@ -81,11 +81,14 @@ absl::StatusOr<Checkpoint> Checkpoint::OpenFolder(const std::string& folder) {
 absl::Status Checkpoint::NameTextPart() {
   const std::string_view prefix = family_->whole_prefix;
   if (prefix.empty()) return absl::OkStatus();
+  constexpr std::string_view kModel = "model.";
+  const std::string_view before_all = prefix.ends_with(".model.") ? prefix.substr(0, prefix.size() - kModel.size()) : "";
   std::vector<SourceTensor> renamed;
   absl::erase_if(tensors_, [&](auto& entry) {
-    if (!entry.first.starts_with(prefix)) return false;
+    const bool of_model = entry.first.starts_with(prefix);
+    if (!of_model && (before_all.empty() || !entry.first.starts_with(before_all))) return false;
     SourceTensor& tensor = renamed.emplace_back(std::move(entry.second));
-    tensor.name = StrCat("model.", tensor.name.substr(prefix.size()));
+    tensor.name = of_model ? StrCat(kModel, tensor.name.substr(prefix.size())) : tensor.name.substr(before_all.size());
     return true;
   });
   for (SourceTensor& tensor : renamed) MOED_RETURN_IF_ERROR(AddTensor(std::move(tensor)));

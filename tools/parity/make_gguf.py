@@ -45,6 +45,7 @@ PREPARED: dict[str, dict[str, Any]] = {
         "rope_theta": HUNYUAN_THETA,
     },
     "minimax_m2": {"scoring_func": "sigmoid"},
+    "mistral4": {"architectures": ["Mistral3ForConditionalGeneration"]},
     "nemotron_h": {"mamba_d_head": 7},
     "afmoe": {"route_norm": True, "score_func": "sigmoid"},
     "exaone_moe": {"scoring_func": "sigmoid"},
@@ -67,6 +68,8 @@ def convert(llama_cpp: pathlib.Path, folder: pathlib.Path, out: pathlib.Path, ou
         self.gguf_writer.add_eot_token_id(ends[1])
 
     base.TextModel.get_vocab_base_pre = lambda _self, _tokenizer: pre
+    if config["model_type"] == "mistral4":
+        model = model.Mistral4Model  # within the other
     model.set_vocab = set_vocab
     # Some model types have a class of their own, which adds tokens.
     transformers = importlib.import_module("transformers")

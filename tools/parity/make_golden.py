@@ -8,8 +8,8 @@ nearly a tie, so that a difference in rounding cannot flip one.
 
 Each golden.json.xz says what it was made with: mixtral, olmoe, qwen2_moe, qwen2_moe_sparse and qwen3_moe with transformers 4.57.6
 and tokenizers 0.22.2, whose parameters have other shapes than in transformers 5; the others with transformers 5.23.0 and
-tokenizers 0.23.3, golden_yarn.json.xz, golden_llama3.json.xz and those of variants_sigmoid.py with 5.24.0 and 0.23.3. All: torch
-2.15.0, safetensors 0.8.0.
+tokenizers 0.23.3, golden_yarn.json.xz, golden_llama3.json.xz and those of variants_sigmoid.py and variants_later.py with 5.24.0
+and 0.23.3. All: torch 2.15.0, safetensors 0.8.0.
 """
 
 import itertools
@@ -37,6 +37,7 @@ from golden import (
 from variants import COMMON, VARIANTS, VOCABULARY
 from variants_gemma4 import gemma4_weight
 from variants_latent import latent_variants
+from variants_later import flex_olmo_weight, later_variants, llama4_weight
 from variants_recurrent import delta_net_weight, recurrent_weight
 from variants_sigmoid import sigmoid_variants
 
@@ -48,6 +49,7 @@ EAGER = dict(attn_implementation="eager", experts_implementation="eager")
 OWN_WEIGHTS = dict.fromkeys(("qwen3_next", "qwen3_5_moe_text"), delta_net_weight)
 OWN_WEIGHTS |= dict.fromkeys(("lfm2_moe", "granitemoehybrid", "nemotron_h"), recurrent_weight)
 OWN_WEIGHTS["gemma4_text"] = gemma4_weight
+OWN_WEIGHTS |= {"llama4_text": llama4_weight, "flex_olmo": flex_olmo_weight}
 
 # Of a router, added to its scores for the choice alone.
 CORRECTIONS = ("e_score_correction_bias", ".expert_bias")
@@ -86,14 +88,15 @@ SAVED_AS_RELEASED: tuple[str, ...] = (
 SAVED_AS_RELEASED += (*latent_variants(COMMON), "qwen3_next", "qwen3_next_experts", "lfm2_moe")
 SAVED_AS_RELEASED += ("granitemoehybrid", "granitemoehybrid_rope", "nemotron_h")
 SAVED_AS_RELEASED += (*sigmoid_variants(COMMON),)
+SAVED_AS_RELEASED += (*later_variants(COMMON),)
 
 
 def random_weights(model: torch.nn.Module, seed: int) -> dict[str, torch.Tensor]:
     """Matrices that keep the scale of their input, routers three times as decisive, norms and biases away from 1 and 0.
 
-    DeepSeek-V2's router is not: the margins are between shares of its softmax, which are then too small.
+    The routers of DeepSeek-V2 and Mistral 4 are not: the margins are between shares of a softmax, which are then too small.
     """
-    decisive = 1 if model.config.model_type == "deepseek_v2" else 3
+    decisive = 1 if model.config.model_type in ("deepseek_v2", "mistral4") else 3
     generator = torch.Generator().manual_seed(seed)
     weights = {}
     learned = (*CORRECTIONS, "layer_scalar")
@@ -132,7 +135,9 @@ class Routing:
         self.experts: list[list[list[int]]] = []
         self.margin = float("inf")
         for module in model.modules():
-            if type(module).__name__.endswith("Experts"):
+            if type(module).__name__ == "Llama4Router":
+                module.register_forward_hook(self.on_llama4)
+            elif type(module).__name__.endswith("Experts") and type(module).__name__ != "Llama4TextExperts":
                 module.register_forward_pre_hook(self.on_experts)
             if type(module).__name__ == "PhimoeTopKRouter":
                 module.register_forward_hook(self.on_sparsemixer)
@@ -147,6 +152,9 @@ class Routing:
         ties = (descending[..., :-1] - descending[..., 1:])[descending[..., 1:] != descending[..., :-1]]
         if ties.numel() > 0:
             self.margin = min(self.margin, 10 * float(ties.min()))
+
+    def on_llama4(self, module: torch.nn.Module, _: Any, output: tuple[torch.Tensor, ...]) -> None:
+        self.experts.append(output[0].topk(module.top_k, -1).indices.tolist())
 
     def on_sparsemixer(self, module: torch.nn.Module, _: Any, output: tuple[torch.Tensor, ...]) -> None:
         best = output[0].topk(3, -1).values

@@ -18,6 +18,7 @@ from transformers import (
 
 from variants_gemma4 import gemma4_variants
 from variants_latent import latent_variants
+from variants_later import later_variants
 from variants_recurrent import recurrent_variants
 from variants_sigmoid import sigmoid_variants
 
@@ -334,4 +335,5 @@ VARIANTS: dict[str, PretrainedConfig] = {
     **latent_variants(COMMON),
     **recurrent_variants(COMMON),
     **sigmoid_variants(COMMON),
+    **later_variants(COMMON),
 }

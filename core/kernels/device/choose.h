@@ -116,8 +116,7 @@ __device__ inline bool WeighChoices(const RouterRow& r) {
   bool number = true;
   for (int slot = lane; slot < r.top_k(); slot += 32) {
     const float score = r.row.scores[static_cast<ExpertChoice>(r.chosen[slot]).expert];
-    const bool shares = r.row.shape.scoring == RouterScoring::kSparsemixer;
-    const float weight = shares ? routing::SparsemixerWeight(r.row, r.chosen, slot, score) : score;
+    const float weight = routing::WeightOf(r.row, r.chosen, slot, score);
     number = number && weight == weight;
     r.weights[slot] = weight;
   }

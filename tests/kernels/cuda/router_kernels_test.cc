@@ -102,7 +102,8 @@ TEST_P(RouterKernels, RoutersOfAllShapes) {
   uint32_t seed = 0;
   for (const Sizes& sizes : {Sizes{5, 1, 1, 5}, Sizes{128, 1, 1, 9}, Sizes{48, 8, 3, 18}, Sizes{160, 40, 11, 40},
                              Sizes{256, 8, 4, 8}, Sizes{300, 1, 1, 10}}) {
-    for (const RouterScoring scoring : {RouterScoring::kSoftmax, RouterScoring::kSigmoid, RouterScoring::kSparsemixer}) {
+    for (const RouterScoring scoring :
+         {RouterScoring::kSoftmax, RouterScoring::kSigmoid, RouterScoring::kSparsemixer, RouterScoring::kSigmoidOfChosen}) {
       for (const bool corrects : {false, true}) {
         for (const bool strange : {false, true}) {
           std::mt19937 random(++seed);

@@ -25,7 +25,7 @@ absl::StatusOr<ModelSpec> ReadSpec(const GgufModel& model) {
   RotateWindowsAlone(spec);
   spec.attention_gate = true;
   spec.qk_norm = ModelSpec::QkNorm::kPerHead;
-  spec.norms = ModelSpec::Norms::kBehind;
+  spec.norms = ModelSpec::Norms::kBoth;
   spec.embedding_scale = std::sqrt(spec.hidden);
   ReadFfnWidths(reader, spec);
   spec.shared_ffn = reader.Int("expert_shared_count", 0, kMostShared) * spec.expert_ffn;

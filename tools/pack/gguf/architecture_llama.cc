@@ -1,7 +1,6 @@
 // llama with experts: Mixtral. Every layer has experts, the chosen probabilities are divided by their sum. Of Llama 3.1's
 // frequencies there is a tensor of what divides them.
 #include <string_view>
-#include <vector>
 
 #include "tools/pack/gguf/architectures.h"
 #include "tools/pack/gguf/spec_reader.h"
@@ -9,20 +8,12 @@
 namespace moed {
 namespace {
 
-constexpr std::string_view kFactors = "rope_freqs.weight";
-constexpr std::string_view kOfSpec[] = {kFactors};
-
-void ReadFactors(GgufSpecReader& reader, ModelSpec& spec) {
-  if (reader.Tensor(kFactors) == nullptr) return;
-  const absl::StatusOr<std::vector<float>> factors = reader.Floats(kFactors, static_cast<size_t>(spec.RotaryDims() / 2));
-  if (!factors.ok()) return reader.Fail(factors.status());
-  spec.divided = {.divisors = {factors->begin(), factors->end()}};
-}
+constexpr std::string_view kOfSpec[] = {kGgufRopeFactors};
 
 absl::StatusOr<ModelSpec> ReadSpec(const GgufModel& model) {
   GgufSpecReader reader(model);
   ModelSpec spec = ReadGgufDecoder(reader, "mixtral");
-  ReadFactors(reader, spec);
+  ReadGgufRopeFactors(reader, spec);
   ReadOneFfnWidth(reader, spec);
   reader.Only("expert_shared_count", {0});
   spec.norm_topk_prob = true;

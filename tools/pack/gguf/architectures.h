@@ -28,5 +28,8 @@ GgufArchitecture NemotronHMoeArchitecture();
 GgufArchitecture AfmoeArchitecture();
 GgufArchitecture Dots1Architecture();
 GgufArchitecture ExaoneMoeArchitecture();
+GgufArchitecture Llama4Architecture();
+GgufArchitecture Mistral4Architecture();
+GgufArchitecture Cohere2MoeArchitecture();
 
 }  // namespace moed

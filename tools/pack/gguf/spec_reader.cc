@@ -279,7 +279,7 @@ ModelSpec ReadGgufDecoder(GgufSpecReader& reader, std::string_view family, const
   spec.heads = reader.Int("attention.head_count", 1, 1024);
   if (!own.heads) own.latent ? ReadLatentHeads(reader, spec) : ReadHeads(reader, own, spec);
   spec.max_positions = reader.Int("context_length", 1, 1 << 24);
-  spec.rms_eps = static_cast<float>(reader.Number("attention.layer_norm_rms_epsilon", 1e-12, 0.5));
+  spec.rms_eps = static_cast<float>(reader.Number(own.norm_eps, 1e-12, 0.5));
   spec.rope_theta = reader.NumberOr("rope.freq_base", 10000.0, 1, 1e15);
   spec.experts = reader.Int("expert_count", 1, 1 << 14);
   spec.top_k = reader.Int("expert_used_count", 1, 1024);
@@ -323,6 +323,13 @@ std::optional<YarnScaling> ReadGgufYarn(GgufSpecReader& reader, bool truncate) {
   yarn.truncate = truncate;
   reader.Only("rope.scaling.yarn_ext_factor", {1});
   return yarn;
+}
+
+void ReadGgufRopeFactors(GgufSpecReader& reader, ModelSpec& spec) {
+  if (reader.Tensor(kGgufRopeFactors) == nullptr) return;
+  const absl::StatusOr<std::vector<float>> factors = reader.Floats(kGgufRopeFactors, static_cast<size_t>(spec.RotaryDims() / 2));
+  if (!factors.ok()) return reader.Fail(factors.status());
+  spec.divided = {.divisors = {factors->begin(), factors->end()}};
 }
 
 void ReadGroups(GgufSpecReader& reader, ModelSpec& spec) {

@@ -62,7 +62,9 @@ class GgufSpecReader {
 };
 
 // Keys that an architecture reads itself; of the others every value is refused that the decoders do not have.
+inline constexpr std::string_view kGgufRmsEps = "attention.layer_norm_rms_epsilon";
 struct GgufOwnKeys {
+  std::string_view norm_eps = kGgufRmsEps;
   bool window = false;
   bool rope_scaling = false;
   bool partial_rotary = false;  // fewer dimensions may be rotated than a head has; into rotary_dims
@@ -84,6 +86,9 @@ void ReadOneFfnWidth(GgufSpecReader& reader, ModelSpec& spec);
 void ReadFfnWidths(GgufSpecReader& reader, ModelSpec& spec);
 // rope.scaling.type "yarn", whose attention_factor is what the factor gives; nothing for none. GGUF has no key for `truncate`.
 std::optional<YarnScaling> ReadGgufYarn(GgufSpecReader& reader, bool truncate);
+// What divides the frequencies of Llama 3.1's kind, where there is such a tensor.
+inline constexpr std::string_view kGgufRopeFactors = "rope_freqs.weight";
+void ReadGgufRopeFactors(GgufSpecReader& reader, ModelSpec& spec);
 // Groups of experts, of which the best are kept.
 void ReadGroups(GgufSpecReader& reader, ModelSpec& spec);
 // Sigmoid scores with a correction for the choice.
