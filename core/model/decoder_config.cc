@@ -62,7 +62,7 @@ void ReadHeads(ConfigReader& config, ModelSpec& spec) {
   spec.head_dim = config.IntOr("head_dim", spec.hidden / spec.heads, 2, 1024);
 }
 
-void ReadLatentHeads(ConfigReader& config, ModelSpec& spec) {
+void ReadLatentHeads(ConfigReader& config, const OwnKeys& own, ModelSpec& spec) {
   spec.rotary_dims = config.Int("qk_rope_head_dim", 2, 1024);
   spec.head_dim = config.Int("qk_nope_head_dim", 1, 1024) + spec.rotary_dims;
   spec.kv_heads = 1;
@@ -70,7 +70,8 @@ void ReadLatentHeads(ConfigReader& config, ModelSpec& spec) {
                  .kv_rank = config.Int("kv_lora_rank", 1, 1024),
                  .value_dim = config.Int("v_head_dim", 1, 1024)};
   config.Only("num_key_value_heads", {spec.heads});
-  config.Only("head_dim", {spec.rotary_dims});
+  const int of_plain_heads = own.latent_head_dim ? spec.hidden / spec.heads : spec.rotary_dims;
+  config.Only("head_dim", {spec.rotary_dims, of_plain_heads});
   config.Only("qk_head_dim", {spec.head_dim});
 }
 
@@ -88,9 +89,9 @@ ModelSpec ReadDecoder(ConfigReader& config, const OwnKeys& own) {
   if (!own.layers) spec.layers = config.Int("num_hidden_layers", 1, 4096);
   spec.hidden = config.Int("hidden_size", 1, 1 << 17);
   spec.heads = config.Int("num_attention_heads", 1, 1024);
-  if (!own.heads) own.latent ? ReadLatentHeads(config, spec) : ReadHeads(config, spec);
+  if (!own.heads) own.latent ? ReadLatentHeads(config, own, spec) : ReadHeads(config, spec);
   spec.vocabulary = config.Int("vocab_size", 1, 1 << 24);
-  spec.max_positions = config.Int("max_position_embeddings", 1, 1 << 24);
+  spec.max_positions = config.Int(own.max_positions, 1, 1 << 24);
   spec.rms_eps = static_cast<float>(config.Number(own.norm_eps, 1e-12, 0.5));
   if (!own.rotations) ReadOneRotation(config, own, spec);
   spec.tied_embeddings = config.BoolOr("tie_word_embeddings", own.tied);
@@ -178,6 +179,17 @@ void ReadMlpTypes(ConfigReader& config, ModelSpec& spec, std::vector<std::string
   const std::vector<std::string> types = config.StringsOr("mlp_layer_types", spec.layers, kTypes, std::move(otherwise));
   for (int layer = 0; layer < spec.layers; ++layer) spec.moe[layer] = types[layer] == kSparse;
   ReadDenseFfn(config, spec);
+}
+
+void ReadDenseLayers(ConfigReader& config, ModelSpec& spec) {
+  const bool leading_given = config.Has("first_k_dense_replace");
+  const int leading = config.IntOr("first_k_dense_replace", 1, 0, spec.layers);
+  ReadMlpTypes(config, spec, LeadingDenseTypes(spec, leading));
+  std::vector<bool> leading_dense(spec.layers, true);
+  std::fill_n(leading_dense.begin(), leading, false);
+  if (leading_given && spec.moe != leading_dense) {
+    config.Fail(InvalidArgument("config.json: mlp_layer_types contradicts first_k_dense_replace = ", leading));
+  }
 }
 
 void ReadRoutedExperts(ConfigReader& config, ModelSpec& spec) {

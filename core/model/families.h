@@ -31,5 +31,7 @@ Family NemotronHFamily();
 Family Gemma4Family();
 Family SwitchTransformersFamily();
 Family GptsanJapaneseFamily();
+Family KimiLinearFamily();
+Family HyV3Family();
 
 }  // namespace moed

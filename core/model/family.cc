@@ -15,7 +15,7 @@ std::span<const Family> Families() {
       GraniteMoeFamily(),       PhiMoeFamily(),     DeepSeekV2Family(), DeepSeekV3Family(),   KimiK2Family(),
       Glm4MoeLiteFamily(),      Qwen3NextFamily(),  Qwen35MoeFamily(),  MellumFamily(),       Lfm2MoeFamily(),
       GraniteMoeHybridFamily(), MiniCpmFamily(),    Gemma4Family(),     NemotronHFamily(),    SwitchTransformersFamily(),
-      GptsanJapaneseFamily(),
+      GptsanJapaneseFamily(),   KimiLinearFamily(), HyV3Family(),
   };
   return kFamilies;
 }

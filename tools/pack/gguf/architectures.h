@@ -25,5 +25,7 @@ GgufArchitecture Qwen3NextArchitecture();
 GgufArchitecture Qwen35MoeArchitecture();
 GgufArchitecture Gemma4Architecture();
 GgufArchitecture NemotronHMoeArchitecture();
+GgufArchitecture KimiLinearArchitecture();
+GgufArchitecture HyV3Architecture();
 
 }  // namespace moed
