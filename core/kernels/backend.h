@@ -281,12 +281,13 @@ class ComputeBackend {
   // x, y (rows, channels), apart. States (taps - 1, channels): the inputs before the run, the oldest first.
   virtual void Convolve(const ConvolutionShape& shape, std::span<const StateRun> runs, const float* x, const float* weights,
                         float* y) = 0;
-  // a (rows, heads) becomes the decay of the heads' states, b (rows, heads) the rate at which they learn. bias (heads);
-  // decay_rates (heads), negative.
-  virtual void DeltaGates(float* a, float* b, const float* bias, const float* decay_rates, int rows, int heads) = 0;
+  // a (rows, heads, decays) becomes the decay of the heads' states, b (rows, heads) the rate at which they learn. bias (heads,
+  // decays); decay_rates (heads), negative.
+  virtual void DeltaGates(float* a, float* b, const float* bias, const float* decay_rates, int rows, int heads, int decays) = 0;
   // The gated delta rule (Yang et al., Gated Delta Networks, arXiv 2412.06464, equation 10), a token after the other: what the
-  // decayed state holds for the key comes nearer to the value, then the query reads it. x (rows, shape.row()); decay, rate (rows,
-  // value_heads); output (rows, shape.output_row()); states (value_heads, key_dim, value_dim).
+  // decayed state holds for the key comes nearer to the value, then the query reads it. Where decays are those of channels it is
+  // Kimi Delta Attention (arXiv 2510.26692, section 3). x (rows, shape.row()); decay (rows, value_heads, shape.decays()); rate
+  // (rows, value_heads); output (rows, shape.output_row()); states (value_heads, key_dim, value_dim).
   virtual void DeltaRule(const DeltaRuleShape& shape, std::span<const StateRun> runs, const float* x, const float* decay,
                          const float* rate, float* output) = 0;
   // steps (rows, heads) become positive step sizes, decays (rows, heads) what a step leaves of the heads' states. bias (heads);

@@ -66,7 +66,7 @@ class CpuBackend final : public ComputeBackend {
                 float* y) override {
     ConvolveOnCpu(kernels_, executor_, shape, runs, x, weights, y);
   }
-  void DeltaGates(float* a, float* b, const float* bias, const float* decay_rates, int rows, int heads) override;
+  void DeltaGates(float* a, float* b, const float* bias, const float* decay_rates, int rows, int heads, int decays) override;
   void DeltaRule(const DeltaRuleShape& shape, std::span<const StateRun> runs, const float* x, const float* decay,
                  const float* rate, float* output) override {
     DeltaRuleOnCpu(kernels_, executor_, shape, runs, x, decay, rate, output);
@@ -236,15 +236,13 @@ void CpuBackend::RotateParts(const RopeShape& shape, float* row, float position,
   }
 }
 
-// Few numbers: a head's, not a dimension's.
-void CpuBackend::DeltaGates(float* a, float* b, const float* bias, const float* decay_rates, int rows, int heads) {
-  ForRows(rows, int64_t{4} * kExponentialCost * heads, [&](int row) {
-    for (int head = 0; head < heads; ++head) {
-      float& decay = a[int64_t{row} * heads + head];
-      float& rate = b[int64_t{row} * heads + head];
-      decay = Exp(decay_rates[head] * Softplus(decay + bias[head]));
-      rate = Sigmoid(rate);
-    }
+void CpuBackend::DeltaGates(float* a, float* b, const float* bias, const float* decay_rates, int rows, int heads, int decays) {
+  ForRows(rows * heads, int64_t{4} * kExponentialCost * decays, [&](int row_and_head) {
+    const int head = row_and_head % heads;
+    float* const decay = a + int64_t{row_and_head} * decays;
+    const float* const own_bias = bias + int64_t{head} * decays;
+    for (int i = 0; i < decays; ++i) decay[i] = Exp(decay_rates[head] * Softplus(decay[i] + own_bias[i]));
+    b[row_and_head] = Sigmoid(b[row_and_head]);
   });
 }
 

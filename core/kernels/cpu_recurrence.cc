@@ -70,21 +70,22 @@ void ForRuns(Executor& executor, std::span<const StateRun> runs, int count, int6
 }
 
 // body(arguments, the run's first row of x, where in it the head's keys begin among all keys, head) for the value heads of every
-// run. The arguments lack query, key and value, and what is the rule's own.
+// run. The arguments lack query, key and value, and what is the rule's own. `decays`: of a head.
 template <class Shape, class Body>
 void ForHeads(Executor& executor, const Shape& shape, std::span<const StateRun> runs, const float* x, const float* decay,
-              const float* rate, float* output, const Body& body) {
+              const float* rate, float* output, int decays, const Body& body) {
   const int64_t state_floats = int64_t{shape.key_dim} * shape.value_dim;
   ForRuns(executor, runs, shape.value_heads, 2 * state_floats, [&](const StateRun& run, int64_t first_row, int head) {
     float* const state = run.state + head * state_floats;
     if (run.position == 0) std::fill_n(state, state_floats, 0.0f);
     const int64_t gates = first_row * shape.value_heads + head;
-    const StateArguments arguments = {.decay = decay + gates,
+    const StateArguments arguments = {.decay = decay + gates * decays,
                                       .rate = rate + gates,
                                       .state = state,
                                       .output = output + first_row * shape.output_row() + int64_t{head} * shape.value_dim,
                                       .row_stride = shape.row(),
                                       .gate_stride = shape.value_heads,
+                                      .decay_stride = int64_t{shape.value_heads} * decays,
                                       .state_stride = shape.value_dim,
                                       .output_stride = shape.output_row(),
                                       .tokens = run.tokens,
@@ -112,13 +113,14 @@ void ConvolveOnCpu(const KernelTable& kernels, Executor& executor, const Convolu
 void DeltaRuleOnCpu(const KernelTable& kernels, Executor& executor, const DeltaRuleShape& shape, std::span<const StateRun> runs,
                     const float* x, const float* decay, const float* rate, float* output) {
   const int64_t key_width = int64_t{shape.key_heads} * shape.key_dim;
-  ForHeads(executor, shape, runs, x, decay, rate, output,
+  ForHeads(executor, shape, runs, x, decay, rate, output, shape.decays(),
            [&](StateArguments arguments, const float* row, int64_t keys, int head) {
              arguments.query = row + keys;
              arguments.key = arguments.query + key_width;
              arguments.value = row + 2 * key_width + int64_t{head} * shape.value_dim;
              arguments.scale = shape.scale;
              arguments.skip = 0;
+             arguments.decay_by_channel = shape.decay_by_channel;
              kernels.delta_rule(arguments);
            });
 }
@@ -126,13 +128,14 @@ void DeltaRuleOnCpu(const KernelTable& kernels, Executor& executor, const DeltaR
 void StateSpaceOnCpu(const KernelTable& kernels, Executor& executor, const StateSpaceShape& shape, std::span<const StateRun> runs,
                      const float* x, const float* decay, const float* steps, const float* skip, float* output) {
   const int64_t key_width = int64_t{shape.key_heads} * shape.key_dim;
-  ForHeads(executor, shape, runs, x, decay, steps, output,
+  ForHeads(executor, shape, runs, x, decay, steps, output, 1,
            [&](StateArguments arguments, const float* row, int64_t keys, int head) {
              arguments.key = row + shape.output_row() + keys;
              arguments.query = arguments.key + key_width;
              arguments.value = row + int64_t{head} * shape.value_dim;
              arguments.scale = 1;
              arguments.skip = skip[head];
+             arguments.decay_by_channel = false;
              kernels.state_space(arguments);
            });
 }

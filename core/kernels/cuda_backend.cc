@@ -106,9 +106,14 @@ class CudaBackend final : public ComputeBackend {
                 float* y) override {
     Run(kernels_.convolve, ConvolutionOf(shape, runs, x, weights, y, descriptions_));
   }
-  void DeltaGates(float* a, float* b, const float* bias, const float* decay_rates, int rows, int heads) override {
-    Run(kernels_.delta_gates,
-        {.a = a, .b = b, .bias = bias, .decay_rates = decay_rates, .heads = heads, .n = int64_t{rows} * heads});
+  void DeltaGates(float* a, float* b, const float* bias, const float* decay_rates, int rows, int heads, int decays) override {
+    Run(kernels_.delta_gates, {.a = a,
+                               .b = b,
+                               .bias = bias,
+                               .decay_rates = decay_rates,
+                               .heads = heads,
+                               .decays = decays,
+                               .n = int64_t{rows} * heads * decays});
   }
   void DeltaRule(const DeltaRuleShape& shape, std::span<const StateRun> runs, const float* x, const float* decay,
                  const float* rate, float* output) override {

@@ -58,7 +58,8 @@ struct DeltaGatesOperation {
   const float* bias;
   const float* decay_rates;
   int heads;
-  int64_t n;  // rows * heads
+  int decays;  // of a head
+  int64_t n;   // rows * heads * decays
 };
 struct StepSizesOperation {
   float* steps;
@@ -341,7 +342,8 @@ struct StateOperation {
   int key_dim;
   int value_dim;
   int columns;             // of the state, that a warp takes
-  bool key_heads_in_turn;  // see DeltaRuleShape
+  bool key_heads_in_turn;  // see DeltaRuleShape; so is the next one
+  bool decay_by_channel;
   float scale;
 };
 

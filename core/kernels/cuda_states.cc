@@ -64,6 +64,7 @@ StateOperation StatesOf(const DeltaRuleShape& shape, std::span<const StateRun> r
                     .keys = key_width,
                     .values = 2 * key_width,
                     .key_heads_in_turn = shape.key_heads_in_turn,
+                    .decay_by_channel = shape.decay_by_channel,
                     .scale = shape.scale},
                    shape, runs, descriptions);
 }

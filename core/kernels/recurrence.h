@@ -32,11 +32,13 @@ struct DeltaRuleShape {
   int value_dim = 0;
   float scale = 1;                 // of the outputs
   bool key_heads_in_turn = false;  // neighbouring value heads go with neighbouring key heads, not with one
+  bool decay_by_channel = false;   // each dimension of a value head's keys has a decay of its own
   int KeyHead(int value_head) const {
     return key_heads_in_turn ? value_head % key_heads : value_head / (value_heads / key_heads);
   }
   int64_t row() const { return int64_t{2} * key_heads * key_dim + output_row(); }
   int64_t output_row() const { return int64_t{value_heads} * value_dim; }
+  int decays() const { return decay_by_channel ? key_dim : 1; }  // of a value head
 };
 
 // Rows of values (value_heads, value_dim), keys (key_heads, key_dim), queries (key_heads, key_dim), one behind the other. Value
@@ -56,19 +58,21 @@ struct StateArguments {
   const float* query;  // (tokens, key_dim), `row_stride` floats from token to token; so are the next two
   const float* key;
   const float* value;  // (tokens, columns)
-  const float* decay;  // (tokens), `gate_stride` floats from token to token; so is the next one
-  const float* rate;
-  float* state;   // (key_dim, columns), `state_stride` floats from row to row
-  float* output;  // (tokens, columns), `output_stride` floats from token to token
+  const float* decay;  // (tokens), or (tokens, key_dim) where decay_by_channel, `decay_stride` floats from token to token
+  const float* rate;   // (tokens), `gate_stride` floats from token to token
+  float* state;        // (key_dim, columns), `state_stride` floats from row to row
+  float* output;       // (tokens, columns), `output_stride` floats from token to token
   int64_t row_stride;
   int64_t gate_stride;
+  int64_t decay_stride;
   int64_t state_stride;
   int64_t output_stride;
   int tokens;
   int key_dim;
   int columns;
-  float scale;  // of the delta rule's outputs
-  float skip;   // of the values that the state space model adds to its outputs
+  float scale;            // of the delta rule's outputs
+  float skip;             // of the values that the state space model adds to its outputs
+  bool decay_by_channel;  // of the delta rule
 };
 
 }  // namespace moed

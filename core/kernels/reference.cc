@@ -273,13 +273,34 @@ void StoreRow(const float* numbers, int head_dim, void* row) {
   StoreKvRow(kFormat, numbers, head_dim, row);
 }
 
+// As DeltaRule, with a decay for each row of the state.
+void DeltaRuleByChannel(const StateArguments& a) {
+  for (int token = 0; token < a.tokens; ++token) {
+    const float* query = a.query + token * a.row_stride;
+    const float* key = a.key + token * a.row_stride;
+    const float* decay = a.decay + token * a.decay_stride;
+    for (int j = 0; j < a.columns; ++j) {
+      float held = 0, sum = 0;
+      for (int i = 0; i < a.key_dim; ++i) held = std::fma(a.state[i * a.state_stride + j], decay[i] * key[i], held);
+      const float change = (a.value[token * a.row_stride + j] - held) * a.rate[token * a.gate_stride];
+      for (int i = 0; i < a.key_dim; ++i) {
+        float& state = a.state[i * a.state_stride + j];
+        state = std::fma(key[i], change, decay[i] * state);
+        sum = std::fma(state, query[i], sum);
+      }
+      a.output[token * a.output_stride + j] = a.scale * sum;
+    }
+  }
+}
+
 // The sums of a column end before its state changes: it is read and written in two passes.
 void DeltaRule(const StateArguments& a) {
+  if (a.decay_by_channel) return DeltaRuleByChannel(a);
   for (int token = 0; token < a.tokens; ++token) {
     const float* query = a.query + token * a.row_stride;
     const float* key = a.key + token * a.row_stride;
     const float* value = a.value + token * a.row_stride;
-    const float decay = a.decay[token * a.gate_stride];
+    const float decay = a.decay[token * a.decay_stride];
     for (int j = 0; j < a.columns; ++j) {
       float held = 0, sum = 0;
       for (int i = 0; i < a.key_dim; ++i) held = std::fma(a.state[i * a.state_stride + j], key[i], held);
@@ -304,7 +325,7 @@ void StateSpace(const StateArguments& a) {
       float sum = 0;
       for (int i = 0; i < a.key_dim; ++i) {
         float& state = a.state[i * a.state_stride + j];
-        state = std::fma(key[i], change, a.decay[token * a.gate_stride] * state);
+        state = std::fma(key[i], change, a.decay[token * a.decay_stride] * state);
         sum = std::fma(state, query[i], sum);
       }
       a.output[token * a.output_stride + j] = std::fma(a.skip, value[j], sum);

@@ -53,11 +53,10 @@ absl::Status CheckLatent(const ModelSpec& spec, const LatentAttention& latent) {
   }
   if (spec.kv_heads != 1) return InvalidArgument("kv_heads = ", spec.kv_heads, "; latent attention has 1");
   if (spec.qkv_bias || spec.attention_sinks || spec.attention_gate || !spec.windows.empty() || !spec.rotations.empty() ||
-      !spec.recurrent.empty() || spec.unrotated || !spec.unrotated_layers.empty() || spec.value_norm ||
-      spec.qk_norm != ModelSpec::QkNorm::kNone) {
+      !spec.unrotated_layers.empty() || spec.value_norm || spec.qk_norm != ModelSpec::QkNorm::kNone) {
     return InvalidArgument(
-        "latent attention with qkv_bias, attention_sinks, attention_gate, windows, rotations, recurrent layers, unrotated, "
-        "qk_norm or value_norm");
+        "latent attention with qkv_bias, attention_sinks, attention_gate, windows, rotations, unrotated_layers, qk_norm or "
+        "value_norm");
   }
   return absl::OkStatus();
 }

@@ -77,7 +77,8 @@ void ReadLatentHeads(ConfigReader& config, const OwnKeys& own, ModelSpec& spec) 
                  .kv_rank = config.Int("kv_lora_rank", 1, 1024),
                  .value_dim = config.Int("v_head_dim", 1, 1024)};
   config.Only("num_key_value_heads", {spec.heads});
-  config.Only("head_dim", {own.temperature ? spec.head_dim : spec.rotary_dims});
+  const int head_dim = own.temperature ? spec.head_dim : spec.rotary_dims;
+  config.Only("head_dim", {head_dim, own.latent_head_dim ? spec.hidden / spec.heads : head_dim});
   config.Only("qk_head_dim", {spec.head_dim});
 }
 
@@ -97,7 +98,7 @@ ModelSpec ReadDecoder(ConfigReader& config, const OwnKeys& own) {
   spec.heads = config.Int("num_attention_heads", 1, 1024);
   if (!own.heads) own.latent ? ReadLatentHeads(config, own, spec) : ReadHeads(config, spec);
   spec.vocabulary = config.Int("vocab_size", 1, 1 << 24);
-  spec.max_positions = config.Int("max_position_embeddings", 1, 1 << 24);
+  spec.max_positions = config.Int(own.max_positions, 1, 1 << 24);
   spec.rms_eps = static_cast<float>(config.Number(own.norm_eps, 1e-12, 0.5));
   if (!own.rotations) ReadOneRotation(config, own, spec);
   spec.tied_embeddings = config.BoolOr("tie_word_embeddings", own.tied);
@@ -198,6 +199,17 @@ void ReadMlpTypes(ConfigReader& config, ModelSpec& spec, std::vector<std::string
   const std::vector<std::string> types = config.StringsOr("mlp_layer_types", spec.layers, kTypes, std::move(otherwise));
   for (int layer = 0; layer < spec.layers; ++layer) spec.moe[layer] = types[layer] == kSparse;
   ReadDenseFfn(config, spec);
+}
+
+void ReadDenseLayers(ConfigReader& config, ModelSpec& spec) {
+  const bool leading_given = config.Has("first_k_dense_replace");
+  const int leading = config.IntOr("first_k_dense_replace", 1, 0, spec.layers);
+  ReadMlpTypes(config, spec, LeadingDenseTypes(spec, leading));
+  std::vector<bool> leading_dense(spec.layers, true);
+  std::fill_n(leading_dense.begin(), leading, false);
+  if (leading_given && spec.moe != leading_dense) {
+    config.Fail(InvalidArgument("config.json: mlp_layer_types contradicts first_k_dense_replace = ", leading));
+  }
 }
 
 void ReadRoutedExperts(ConfigReader& config, ModelSpec& spec) {

@@ -31,9 +31,11 @@ struct OwnKeys {
   bool activation = false;
   bool heads = false;  // kv_heads and head_dim, of kinds of layers
   bool quantization = false;
-  bool latent = false;  // multi-head latent attention
-  bool temperature =
-      false;  // of queries, in what YaRN says; heads' sizes are of all dimensions, also of those that do not rotate
+  bool latent = false;           // multi-head latent attention
+  bool latent_head_dim = false;  // head_dim, which means nothing there, may be that of plain heads
+  // Of queries, in what YaRN says; heads' sizes are of all dimensions, also of those that do not rotate.
+  bool temperature = false;
+  std::string_view max_positions = "max_position_embeddings";
 };
 
 // The keys that all families share: sizes of attention and embeddings, norms, rope, and refusals of what no family implements.
@@ -67,6 +69,8 @@ void ReadLeadingDense(ConfigReader& config, ModelSpec& spec, std::string_view ke
 void ReadMlpTypes(ConfigReader& config, ModelSpec& spec, std::vector<std::string> otherwise);
 // What mlp_layer_types says of a model whose first `leading` layers have no experts.
 std::vector<std::string> LeadingDenseTypes(const ModelSpec& spec, int leading);
+// mlp_layer_types, or first_k_dense_replace, which says the same of released files; one where neither is there. Into spec.moe.
+void ReadDenseLayers(ConfigReader& config, ModelSpec& spec);
 // n_routed_experts, their size, and n_shared_experts of the same size as one: the names of DeepSeek and GLM.
 void ReadRoutedExperts(ConfigReader& config, ModelSpec& spec);
 // DeepSeek-V3's router: sigmoid scores with a correction for the choice, among the groups with the two best scores. `scale` where

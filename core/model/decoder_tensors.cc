@@ -19,8 +19,8 @@ class TensorList {
   void Vector(std::string store_name, std::string checkpoint_name, int cols, bool one_row = false) {
     tensors_.push_back({std::move(store_name), std::move(checkpoint_name), TensorRole::kVector, 1, cols, one_row});
   }
-  void Spelled(std::string store_name, std::string checkpoint_name, int cols, Spelling spelling) {
-    Vector(std::move(store_name), std::move(checkpoint_name), cols);
+  void Spelled(std::string store_name, std::string checkpoint_name, int cols, Spelling spelling, bool one_row = false) {
+    Vector(std::move(store_name), std::move(checkpoint_name), cols, one_row);
     tensors_.back().spelling = spelling;
   }
   // Of the last one.
@@ -149,6 +149,25 @@ void AddDeltaNet(TensorList& list, const ModelSpec& spec, const std::string& sto
   list.Vector(store + "delta.norm", checkpoint + "norm.weight", shape.value_dim);
 }
 
+// The same of Kimi Delta Attention: what its convolutions have stands together in one part.
+void AddKimiDelta(TensorList& list, const ModelSpec& spec, const std::string& store, const std::string& layer) {
+  const DeltaNetShape& shape = *spec.delta_net;
+  const std::string checkpoint = layer + "self_attn.";
+  list.Matrix(store + "q", checkpoint + "q_proj.weight", shape.KeyWidth(), spec.hidden);
+  list.Matrix(store + "k", checkpoint + "k_proj.weight", shape.KeyWidth(), spec.hidden);
+  list.Matrix(store + "v", checkpoint + "v_proj.weight", shape.ValueWidth(), spec.hidden);
+  list.Matrix(store + "o", checkpoint + "o_proj.weight", spec.hidden, shape.ValueWidth());
+  list.Matrix(store + "delta.gate_in", checkpoint + "g_a_proj.weight", shape.gate_rank, spec.hidden);
+  list.Matrix(store + "attention_gate", checkpoint + "g_b_proj.weight", shape.ValueWidth(), shape.gate_rank);
+  list.Rows(store + "delta.convolution", checkpoint + "qkv_conv1d.taps", shape.taps, shape.ConvolvedWidth());
+  list.Router(store + "delta.a_in", checkpoint + "f_a_proj.weight", shape.gate_rank, spec.hidden);
+  list.Router(store + "delta.a", checkpoint + "f_b_proj.weight", shape.Decays(), shape.gate_rank);
+  list.Router(store + "delta.b", checkpoint + "b_proj.weight", shape.value_heads, spec.hidden);
+  list.Vector(store + "delta.bias", checkpoint + "dt_bias", shape.Decays());
+  list.Spelled(store + "delta.decay_rate", checkpoint + "A_log.heads", shape.value_heads, Spelling::kLogOfNegative, true);
+  list.Vector(store + "delta.norm", checkpoint + "o_norm.weight", shape.value_dim);
+}
+
 // The families' names for the parts of in_proj and of the convolution, and those of the checkpoint.
 void AddMamba2(TensorList& list, const ModelSpec& spec, const std::string& store, const std::string& layer) {
   const Mamba2Shape& shape = *spec.mamba2;
@@ -178,6 +197,7 @@ void AddShortConvolution(TensorList& list, const ModelSpec& spec, const std::str
 }
 
 void AddRecurrence(TensorList& list, const ModelSpec& spec, const std::string& store, const std::string& layer) {
+  if (spec.delta_net && spec.delta_net->gate_rank > 0) return AddKimiDelta(list, spec, store, layer);
   if (spec.delta_net) return AddDeltaNet(list, spec, store, layer);
   if (spec.mamba2) return AddMamba2(list, spec, store, layer);
   AddShortConvolution(list, spec, store, layer);

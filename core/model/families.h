@@ -41,5 +41,7 @@ Family GraniteMoeSharedFamily();
 Family Llama4Family();
 Family Mistral4Family();
 Family Cohere2MoeFamily();
+Family KimiLinearFamily();
+Family HyV3Family();
 
 }  // namespace moed

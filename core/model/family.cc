@@ -46,6 +46,8 @@ std::span<const Family> Families() {
       Llama4Family(),
       Mistral4Family(),
       Cohere2MoeFamily(),
+      KimiLinearFamily(),
+      HyV3Family(),
   };
   return kFamilies;
 }

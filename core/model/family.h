@@ -8,9 +8,9 @@
 //             experts_post_norm, ffn_post_norm, layer_scale, expert_scales,
 //             q_a, q_a_norm, kv_a, kv_a_norm, k_b, v_b (latent attention, see core/model/weights.h),
 //             router_correction, expert_bias.gate, expert_bias.up, expert_bias.down, shared.gate, shared.up, shared.down,
-//             shared_gate, dense.gate, dense.up, dense.down, attention_gate, delta.convolution, delta.a, delta.b, delta.bias,
-//             delta.decay_rate, delta.norm, convolution, mamba2.convolution_bias, mamba2.step, mamba2.step_bias,
-//             mamba2.decay_rate, mamba2.skip, mamba2.norm, cross.norm, cross.q, cross.k, cross.v, cross.o}
+//             shared_gate, dense.gate, dense.up, dense.down, attention_gate, delta.convolution, delta.a_in, delta.a, delta.b,
+//             delta.gate_in, delta.bias, delta.decay_rate, delta.norm, convolution, mamba2.convolution_bias, mamba2.step,
+//             mamba2.step_bias, mamba2.decay_rate, mamba2.skip, mamba2.norm, cross.norm, cross.q, cross.k, cross.v, cross.o}
 //   of encoder-decoders: encoder_norm, encoder_bias, decoder_bias (position_buckets, heads)
 //   of prefix-LMs: positions, extra_positions, last_project, last_project_bias, layers.N.{attn_post_norm_bias,
 //             ffn_post_norm_bias, bypass, dense.up_bias, dense.down_bias}
@@ -77,6 +77,8 @@ struct TensorPart {
   // Of MXFP4: the tensor with a scale for 32 neighbouring numbers; `whole` has two of their codes in a byte, and shape counts
   // blocks and bytes. col_stride = 1.
   std::string scales = "";
+  // The tensors that make up the whole, one below the other, of one shape. Empty: it is a tensor itself.
+  std::vector<std::string> stacked = {};
   std::vector<uint64_t> whole_shape;
   int rows = 0;
   int cols = 0;

@@ -1,6 +1,4 @@
 // GLM-4.7-Flash: DeepSeek-V3's attention and router, a list of which layers are dense.
-#include <algorithm>
-
 #include "core/base/status.h"
 #include "core/model/decoder_config.h"
 #include "core/model/decoder_tensors.h"
@@ -8,18 +6,6 @@
 
 namespace moed {
 namespace {
-
-// mlp_layer_types, or first_k_dense_replace, which says the same of released files.
-void ReadDenseLayers(ConfigReader& config, ModelSpec& spec) {
-  const bool leading_given = config.Has("first_k_dense_replace");
-  const int leading = config.IntOr("first_k_dense_replace", 1, 0, spec.layers);
-  ReadMlpTypes(config, spec, LeadingDenseTypes(spec, leading));
-  std::vector<bool> leading_dense(spec.layers, true);
-  std::fill_n(leading_dense.begin(), leading, false);
-  if (leading_given && spec.moe != leading_dense) {
-    config.Fail(InvalidArgument("config.json: mlp_layer_types contradicts first_k_dense_replace = ", leading));
-  }
-}
 
 absl::StatusOr<ModelSpec> ReadSpec(std::string_view config_json, std::string_view generation_config) {
   MOED_ASSIGN_OR_RETURN(ConfigReader config, ConfigReader::Parse("config.json", config_json));

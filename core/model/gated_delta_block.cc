@@ -34,23 +34,40 @@ void GatedDeltaBlock::Run(LayerId layer, const LayerWeights& weights) {
 
 void GatedDeltaBlock::Project(const LayerWeights& weights, RowBlock block) {
   Scratch& scratch = step_.scratch;
-  ComputeBackend& backend = step_.backend;
-  const int heads = shape().value_heads;
+  const int heads = shape().value_heads, rank = shape().gate_rank;
   const int key_width = shape().KeyWidth(), mixed_width = shape().ConvolvedWidth();
-  const Activations input = step_.MixerInput(weights, block,
-                                             {weights.q.format, weights.k.format, weights.v.format, weights.attention_gate.format,
-                                              weights.delta.a.format, weights.delta.b.format});
+  const MatrixView& gate = rank > 0 ? weights.delta.gate_in : weights.attention_gate;
+  const MatrixView& a = rank > 0 ? weights.delta.a_in : weights.delta.a;
+  float* const of_gates = &scratch.gate_ranks.data()[int64_t{block.count} * rank];
+  const Activations input = step_.MixerInput(
+      weights, block, {weights.q.format, weights.k.format, weights.v.format, gate.format, a.format, weights.delta.b.format});
   float* mixed = scratch.mixed.data();
   MatMulJob jobs[] = {
       {weights.q, &input, mixed, mixed_width},
       {weights.k, &input, mixed + key_width, mixed_width},
       {weights.v, &input, mixed + 2 * key_width, mixed_width},
-      {weights.attention_gate, &input, scratch.attention_gate.data(), shape().ValueWidth()},
-      {weights.delta.a, &input, scratch.decay.data(), heads},
+      {gate, &input, rank > 0 ? of_gates : scratch.attention_gate.data(), gate.rows},
+      {a, &input, rank > 0 ? scratch.gate_ranks.data() : scratch.decay.data(), a.rows},
       {weights.delta.b, &input, scratch.rate.data(), heads},
   };
   step_.Multiply(jobs, 2);
-  backend.DeltaGates(scratch.decay.data(), scratch.rate.data(), weights.delta.bias, weights.delta.decay_rate, block.count, heads);
+  if (rank > 0) ProjectGates(weights, block);
+  step_.backend.DeltaGates(scratch.decay.data(), scratch.rate.data(), weights.delta.bias, weights.delta.decay_rate, block.count,
+                           heads, shape().Decays() / heads);
+}
+
+void GatedDeltaBlock::ProjectGates(const LayerWeights& weights, RowBlock block) {
+  Scratch& scratch = step_.scratch;
+  const int rank = shape().gate_rank;
+  const auto project = [&](const MatrixView& matrix, const float* input, float* output, size_t exact) {
+    const Activations prepared =
+        step_.backend.Prepare(input, block.count, rank, rank, InputForms::Of({matrix.format}), scratch.inner_storage);
+    MatMulJob jobs[] = {{matrix, &prepared, output, matrix.rows}};
+    step_.Multiply(jobs, exact);
+  };
+  const float* const ranks = scratch.gate_ranks.data();
+  project(weights.delta.a, ranks, scratch.decay.data(), 1);
+  project(weights.attention_gate, ranks + int64_t{block.count} * rank, scratch.attention_gate.data(), 0);
 }
 
 void GatedDeltaBlock::Convolve(const LayerWeights& weights, RowBlock block, std::span<const StateRun> runs) {
@@ -72,12 +89,15 @@ void GatedDeltaBlock::ReadStates(const LayerWeights& weights, RowBlock block, st
                                .key_dim = shape().key_dim,
                                .value_dim = shape().value_dim,
                                .scale = scratch.unit_on_host[0],
-                               .key_heads_in_turn = shape().key_heads_in_turn};
+                               .key_heads_in_turn = shape().key_heads_in_turn,
+                               .decay_by_channel = shape().DecaysByChannel()};
   float* read = scratch.attended.data();
   backend.DeltaRule(rule, runs, scratch.convolved.data(), scratch.decay.data(), scratch.rate.data(), read);
   backend.Normalize({.weight = weights.delta.norm, .eps = step_.spec.rms_eps}, read, block.count * rule.value_heads,
                     rule.value_dim, read);
-  backend.Activate({GateFunction::kSwiGlu}, scratch.attention_gate.data(), read, block.count * rule.output_row(), read);
+  const int64_t read_floats = block.count * rule.output_row();
+  if (shape().DecaysByChannel()) return backend.SigmoidGate(read, scratch.attention_gate.data(), read_floats);
+  backend.Activate({GateFunction::kSwiGlu}, scratch.attention_gate.data(), read, read_floats, read);
 }
 
 }  // namespace moed

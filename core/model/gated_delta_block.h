@@ -1,5 +1,5 @@
 // x += o(silu(gate) * norm(delta_rule(convolution(qkv(attn_norm(x)))))), step by step: a layer with a state in place of
-// attention.
+// attention. Or Kimi Delta Attention, see DeltaNetShape.
 #pragma once
 
 #include <span>
@@ -19,6 +19,8 @@ class GatedDeltaBlock {
  private:
   // To scratch.mixed, attention_gate, decay and rate.
   void Project(const LayerWeights& weights, RowBlock block);
+  // What the decays and the gates of Kimi Delta Attention are, of what they are made of.
+  void ProjectGates(const LayerWeights& weights, RowBlock block);
   // scratch.convolved = queries and keys of length 1, and values.
   void Convolve(const LayerWeights& weights, RowBlock block, std::span<const StateRun> runs);
   void ReadStates(const LayerWeights& weights, RowBlock block, std::span<const StateRun> runs);

@@ -57,6 +57,7 @@ void LatentAttentionBlock::AbsorbKeys(const LatentWeights& weights, RowBlock blo
 // has been read.
 void LatentAttentionBlock::Rotate(RowBlock block) {
   const ModelSpec& spec = step_.spec;
+  if (spec.unrotated) return;
   const int rows = block.count;
   const int q_width = spec.heads * spec.head_dim;
   const int32_t* positions = step_.batch.positions().data() + block.begin;

@@ -88,7 +88,9 @@ Scratch Carve(const ModelSpec& spec, const ModelOptions& options, int threads, S
   const Recurrence recurrence = spec.recurrence();
   const size_t attended_width = std::max(spec.latent ? static_cast<size_t>(spec.heads) * spec.ValueDim() : q_width,
                                          static_cast<size_t>(recurrence.output_width));
-  const int widest = std::max({spec.hidden, static_cast<int>(attended_width), ffn, spec.latent ? spec.latent->q_rank : 0});
+  const int gate_rank = spec.delta_net ? spec.delta_net->gate_rank : 0;
+  const int widest =
+      std::max({spec.hidden, static_cast<int>(attended_width), ffn, spec.latent ? spec.latent->q_rank : 0, gate_rank});
   const size_t logits_rows = std::min<size_t>(options.logits_rows, rows);
   const size_t page_pointers =
       static_cast<size_t>(KvPool::PagesFor(options.max_context)) * std::min<size_t>(kContextsOfPagePointers, rows);
@@ -120,9 +122,10 @@ Scratch Carve(const ModelSpec& spec, const ModelOptions& options, int threads, S
   if (spec.attention_gate || !spec.recurrent.empty()) scratch.attention_gate = floats(rows * attended_width);
   scratch.mixed = floats(rows * recurrence.convolved_width);
   scratch.convolved = floats(rows * recurrence.convolved_width);
-  scratch.decay = floats(rows * recurrence.heads);
+  scratch.decay = floats(rows * recurrence.decays);
   scratch.rate = floats(rows * recurrence.heads);
   if (spec.delta_net) {
+    scratch.gate_ranks = floats(2 * rows * gate_rank);
     scratch.unit = floats(spec.delta_net->key_dim);
     scratch.unit_on_host = &source == &shared ? scratch.unit : shared_floats(spec.delta_net->key_dim);
   }

@@ -80,8 +80,9 @@ struct Scratch : TokenRows {
   // Of recurrent layers.
   std::span<float> mixed;         // (rows, spec.recurrence().convolved_width): queries, keys and values
   std::span<float> convolved;     // the same
-  std::span<float> decay;         // (rows, spec.recurrence().heads)
-  std::span<float> rate;          // the same
+  std::span<float> decay;         // (rows, spec.recurrence().decays)
+  std::span<float> rate;          // (rows, spec.recurrence().heads)
+  std::span<float> gate_ranks;    // (2, rows, gate_rank): what a Gated DeltaNet's decays and gates are made of
   std::span<float> unit;          // (key_dim): the weight with which an RMS norm makes the length of queries and keys 1
   std::span<float> unit_on_host;  // the same
   std::span<float> gate;          // (wide, ffn)

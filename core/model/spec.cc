@@ -130,6 +130,7 @@ Json Encode(const DeltaNetShape& shape) {
                {"value_dim", shape.value_dim},
                {"taps", shape.taps}};
   if (shape.key_heads_in_turn) json["key_heads_in_turn"] = true;
+  if (shape.gate_rank > 0) json["gate_rank"] = shape.gate_rank;
   return json;
 }
 
@@ -165,6 +166,7 @@ void DecodeRecurrence(const Json& json, ModelSpec& spec) {
                       .value_dim = number("value_dim"),
                       .taps = number("taps"),
                       .key_heads_in_turn = json["delta_net"].value("key_heads_in_turn", false)};
+    if (json["delta_net"].contains("gate_rank")) spec.delta_net->gate_rank = number("gate_rank");
   }
   if (json.contains("mamba2")) {
     const auto number = [&](const char* name) { return number_of("mamba2", name); };

@@ -69,7 +69,8 @@ struct SwiGluLimits {
 struct Recurrence {
   int taps = 0;
   int convolved_width = 0;
-  int heads = 0;  // 0: no matrices
+  int heads = 0;   // 0: no matrices
+  int decays = 0;  // of all heads, for a position
   int64_t matrix_floats = 0;
   int output_width = 0;  // of what is read from a state, and of its gate
   int64_t InputFloats() const { return (int64_t{taps - 1} * convolved_width + 15) / 16 * 16; }
@@ -77,7 +78,8 @@ struct Recurrence {
 };
 
 // Gated DeltaNet. Value head h goes with key head h / (value_heads / key_heads); in turn, with h % key_heads. A matrix for each
-// is (key_dim, value_dim).
+// is (key_dim, value_dim). With a gate_rank it is Kimi Delta Attention (arXiv 2510.26692): each dimension of a value head's keys
+// has a decay of its own, what decays and gates are made of goes through so many numbers, and gates are sigmoids.
 struct DeltaNetShape {
   int key_heads = 0;
   int value_heads = 0;  // a multiple of key_heads
@@ -85,11 +87,16 @@ struct DeltaNetShape {
   int value_dim = 0;
   int taps = 0;  // of the convolution over queries, keys and values
   bool key_heads_in_turn = false;
+  int gate_rank = 0;  // 0: a value head has one decay, gates are SiLUs
 
+  bool DecaysByChannel() const { return gate_rank > 0; }
+  int Decays() const { return DecaysByChannel() ? value_heads * key_dim : value_heads; }
   int KeyWidth() const { return key_heads * key_dim; }
   int ValueWidth() const { return value_heads * value_dim; }
   int ConvolvedWidth() const { return 2 * KeyWidth() + ValueWidth(); }
-  Recurrence recurrence() const { return {taps, ConvolvedWidth(), value_heads, int64_t{key_dim} * ValueWidth(), ValueWidth()}; }
+  Recurrence recurrence() const {
+    return {taps, ConvolvedWidth(), value_heads, Decays(), int64_t{key_dim} * ValueWidth(), ValueWidth()};
+  }
   bool operator==(const DeltaNetShape&) const = default;
 };
 
@@ -106,7 +113,7 @@ struct Mamba2Shape {
   int Width() const { return heads * head_dim; }
   int GroupsWidth() const { return groups * state_dim; }
   int ConvolvedWidth() const { return Width() + 2 * GroupsWidth(); }
-  Recurrence recurrence() const { return {taps, ConvolvedWidth(), heads, int64_t{state_dim} * Width(), Width()}; }
+  Recurrence recurrence() const { return {taps, ConvolvedWidth(), heads, heads, int64_t{state_dim} * Width(), Width()}; }
   bool operator==(const Mamba2Shape&) const = default;
 };
 
@@ -198,7 +205,8 @@ struct ModelSpec {
   std::vector<bool> unrotated_layers;
   bool windows_are_chunks = false;  // of what a window holds a layer sees the chunk its position is in, of as many positions
   std::optional<QueryTemperature> temperature;
-  bool unrotated = false;       // heads do not turn: only recurrent layers know the order of positions
+  bool unrotated = false;       // heads do not turn: only recurrent layers know the order of positions. rotary_dims of
+                                // latent attention are then as they were projected
   bool attention_gate = false;  // attention's output is multiplied by the sigmoid of a projection of its input
   // Of the recurrent layers, one of these.
   std::optional<DeltaNetShape> delta_net;

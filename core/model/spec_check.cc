@@ -110,6 +110,7 @@ absl::Status CheckDeltaNet(const DeltaNetShape& shape) {
   MOED_RETURN_IF_ERROR(CheckShapeNumber("delta_net.key_dim", shape.key_dim, 1, 1024));
   MOED_RETURN_IF_ERROR(CheckShapeNumber("delta_net.value_dim", shape.value_dim, 1, 1024));
   MOED_RETURN_IF_ERROR(CheckShapeNumber("delta_net.taps", shape.taps, 2, kMostTaps));
+  MOED_RETURN_IF_ERROR(CheckShapeNumber("delta_net.gate_rank", shape.gate_rank, 0, 1 << 17));
   if (shape.value_heads % shape.key_heads == 0) return absl::OkStatus();
   return InvalidArgument("delta_net.value_heads = ", shape.value_heads, " is no multiple of key_heads = ", shape.key_heads);
 }

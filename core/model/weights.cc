@@ -115,8 +115,10 @@ LayerWeights BindLayer(TrunkBinder& trunk, int layer) {
   weights.attention_gate = trunk.Matrix(prefix + "attention_gate");
   const float* const of_delta_net = trunk.Vector(prefix + "delta.convolution");
   weights.convolution = of_delta_net != nullptr ? of_delta_net : trunk.Vector(prefix + "convolution");
-  weights.delta = {.a = trunk.Matrix(prefix + "delta.a"),
+  weights.delta = {.a_in = trunk.Matrix(prefix + "delta.a_in"),
+                   .a = trunk.Matrix(prefix + "delta.a"),
                    .b = trunk.Matrix(prefix + "delta.b"),
+                   .gate_in = trunk.Matrix(prefix + "delta.gate_in"),
                    .bias = trunk.Vector(prefix + "delta.bias"),
                    .decay_rate = trunk.Vector(prefix + "delta.decay_rate"),
                    .norm = trunk.Vector(prefix + "delta.norm")};

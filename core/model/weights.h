@@ -43,11 +43,14 @@ struct LatentWeights {
 
 // Recurrent layers have LayerWeights' k, v, attention_gate, o, convolution and, those whose states have matrices, q.
 // What a Gated DeltaNet has beside them. q and k are (key_heads * key_dim, hidden), v and attention_gate (value_heads *
-// value_dim, hidden); the convolution is over q, k and v.
+// value_dim, hidden); the convolution is over q, k and v. With a gate_rank a and attention_gate read what a_in and gate_in put
+// out, and have as many columns.
 struct DeltaNetWeights {
-  MatrixView a;                       // (value_heads, hidden): of the decay
+  MatrixView a_in;                    // (gate_rank, hidden)
+  MatrixView a;                       // (shape.Decays(), hidden): of the decay
   MatrixView b;                       // (value_heads, hidden): of the rate
-  const float* bias = nullptr;        // (value_heads), of a
+  MatrixView gate_in;                 // (gate_rank, hidden)
+  const float* bias = nullptr;        // (shape.Decays()), of a
   const float* decay_rate = nullptr;  // (value_heads), negative
   const float* norm = nullptr;        // (value_dim)
 };

@@ -99,20 +99,23 @@ struct Rule {
   std::vector<float> skip = Gaussian(shape.value_heads, 6);
 
   explicit Rule(Shape of) : shape(of) {
-    for (const float number : Gaussian(size_t{2} * kTokens * shape.value_heads, 4)) {
-      decay.push_back(1 / (1 + std::exp(-number)));
-      rate.push_back(1 / (1 + std::exp(number)));
-    }
+    const size_t heads = size_t{2} * kTokens * shape.value_heads;
+    for (const float number : Gaussian(heads * decays(), 4)) decay.push_back(1 / (1 + std::exp(-number)));
+    for (const float number : Gaussian(heads, 4)) rate.push_back(1 / (1 + std::exp(number)));
+  }
+  int decays() const {  // of a head
+    if constexpr (std::is_same_v<Shape, DeltaRuleShape>) return shape.decays();
+    return 1;
   }
   std::vector<float> On(ComputeBackend& backend, const Cuts& cuts) const {
     Cutter cutter(int64_t{shape.value_heads} * shape.key_dim * shape.value_dim, shape.row(), shape.output_row());
     return cutter.Run(cuts, x, [&](std::span<const StateRun> runs, const std::vector<int>& which, const float* rows, float* out) {
       std::vector<float> decays, rates;
       for (const int row : which) {
-        const auto gates = [&](const std::vector<float>& from, std::vector<float>& to) {
-          to.insert(to.end(), from.begin() + row * shape.value_heads, from.begin() + (row + 1) * shape.value_heads);
+        const auto gates = [&](const std::vector<float>& from, int width, std::vector<float>& to) {
+          to.insert(to.end(), from.begin() + row * width, from.begin() + (row + 1) * width);
         };
-        gates(decay, decays), gates(rate, rates);
+        gates(decay, shape.value_heads * this->decays(), decays), gates(rate, shape.value_heads, rates);
       }
       if constexpr (std::is_same_v<Shape, DeltaRuleShape>) {
         backend.DeltaRule(shape, runs, rows, decays.data(), rates.data(), out);
@@ -148,13 +151,17 @@ TEST_F(RecurrenceDefinition, ConvolutionSeesTheTapsBeforeARow) {
 
 TEST_F(RecurrenceDefinition, DeltaGates) {
   const int rows = 3, heads = 4;
-  const std::vector<float> a = Gaussian(rows * heads, 1, 4.0f), b = Gaussian(rows * heads, 2, 4.0f), bias = Gaussian(heads, 3);
   const float rates[heads] = {-0.01f, -0.3f, -2.0f, -15.0f};
-  std::vector<float> decay = a, rate = b;
-  backend_->DeltaGates(decay.data(), rate.data(), bias.data(), rates, rows, heads);
-  for (int i = 0; i < rows * heads; ++i) {
-    EXPECT_NEAR(decay[i], std::exp(rates[i % heads] * std::log1p(std::exp(double{a[i]} + bias[i % heads]))), 1e-6);
-    EXPECT_NEAR(rate[i], 1 / (1 + std::exp(-double{b[i]})), 1e-6);
+  for (const int decays : {1, 5}) {
+    const int width = heads * decays;
+    const std::vector<float> a = Gaussian(rows * width, 1, 4.0f), b = Gaussian(rows * heads, 2, 4.0f), bias = Gaussian(width, 3);
+    std::vector<float> decay = a, rate = b;
+    backend_->DeltaGates(decay.data(), rate.data(), bias.data(), rates, rows, heads, decays);
+    for (int i = 0; i < rows * width; ++i) {
+      const double step = std::log1p(std::exp(double{a[i]} + bias[i % width]));
+      EXPECT_NEAR(decay[i], std::exp(rates[i / decays % heads] * step), 1e-6);
+    }
+    for (int i = 0; i < rows * heads; ++i) EXPECT_NEAR(rate[i], 1 / (1 + std::exp(-double{b[i]})), 1e-6);
   }
 }
 
@@ -180,7 +187,8 @@ TEST_F(RecurrenceDefinition, Multiply) {
   }
 }
 
-// As the paper's equation: S = decay S (1 - rate k k^T) + rate v k^T, here with the state transposed.
+// As the paper's equation: S = decay S (1 - rate k k^T) + rate v k^T, here with the state transposed. Decays may be those of the
+// keys' dimensions.
 void ExpectDeltaRule(const Rule<DeltaRuleShape>& rule, const std::vector<float>& output, const std::array<int, 4>& key_heads) {
   for (int head = 0; head < 4; ++head) {
     for (int first : {0, kTokens}) {
@@ -190,11 +198,13 @@ void ExpectDeltaRule(const Rule<DeltaRuleShape>& rule, const std::vector<float>&
         const float* q = row + key_heads[head] * 5;
         const float* k = q + 10;
         const float* v = row + 20 + head * 3;
-        const double decay = rule.decay[(first + token) * 4 + head], rate = rule.rate[(first + token) * 4 + head];
+        const int gate = (first + token) * 4 + head, decays = rule.decays();
+        const auto decay = [&](int i) { return double{rule.decay[gate * decays + i % decays]}; };
+        const double rate = rule.rate[gate];
         for (int j = 0; j < 3; ++j) {
           double held = 0, read = 0;
-          for (int i = 0; i < 5; ++i) held += decay * state[i][j] * k[i];
-          for (int i = 0; i < 5; ++i) state[i][j] = decay * state[i][j] + rate * (v[j] - held) * k[i];
+          for (int i = 0; i < 5; ++i) held += decay(i) * state[i][j] * k[i];
+          for (int i = 0; i < 5; ++i) state[i][j] = decay(i) * state[i][j] + rate * (v[j] - held) * k[i];
           for (int i = 0; i < 5; ++i) read += state[i][j] * q[i];
           EXPECT_NEAR(output[(first + token) * 12 + head * 3 + j], 0.4 * read, 1e-5) << head << " " << token;
         }
@@ -205,8 +215,9 @@ void ExpectDeltaRule(const Rule<DeltaRuleShape>& rule, const std::vector<float>&
 
 TEST_F(RecurrenceDefinition, DeltaRule) {
   DeltaRuleShape shape = {.key_heads = 2, .value_heads = 4, .key_dim = 5, .value_dim = 3, .scale = 0.4f};
-  for (const bool in_turn : {false, true}) {
+  for (const auto& [in_turn, by_channel] : {std::pair(false, false), std::pair(true, false), std::pair(false, true)}) {
     shape.key_heads_in_turn = in_turn;
+    shape.decay_by_channel = by_channel;
     const Rule rule(shape);
     ExpectDeltaRule(rule, rule.On(*backend_, kCuts[0]), in_turn ? std::array{0, 1, 0, 1} : std::array{0, 0, 1, 1});
   }
@@ -269,8 +280,10 @@ TEST_P(RecurrenceExactness, Convolution) {
 
 TEST_P(RecurrenceExactness, DeltaRule) {
   for (const int value_dim : {1, 3, 4, 7, 8, 9, 16, 31, 32, 33, 45, 64, 128}) {
-    ExpectSameBitsHoweverCut(Rule(
-        DeltaRuleShape{.key_heads = 2, .value_heads = 6, .key_dim = value_dim % 10 + 1, .value_dim = value_dim, .scale = 0.3f}));
+    DeltaRuleShape shape{.key_heads = 2, .value_heads = 6, .key_dim = value_dim % 10 + 1, .value_dim = value_dim, .scale = 0.3f};
+    ExpectSameBitsHoweverCut(Rule(shape));
+    shape.decay_by_channel = true;
+    ExpectSameBitsHoweverCut(Rule(shape));
   }
   ExpectSameBitsHoweverCut(
       Rule(DeltaRuleShape{.key_heads = 1, .value_heads = 2, .key_dim = 128, .value_dim = 128, .scale = 0.1f}));

@@ -56,6 +56,7 @@ struct OwnKeys {
   std::string norm_eps = "rms_norm_eps";
   bool default_theta = false;   // rope_theta may be absent
   bool default_layers = false;  // num_hidden_layers may be absent
+  std::string positions = "max_position_embeddings";
 };
 OwnKeys OwnKeysOf(const std::string& family) {
   const std::map<std::string, OwnKeys> keys = {
@@ -101,6 +102,9 @@ OwnKeys OwnKeysOf(const std::string& family) {
       {"granitemoeshared", {{"logits_scaling", "residual_multiplier"}}},
       {"mistral4", {{}, "num_experts_per_tok", "n_routed_experts"}},
       {"cohere2_moe", {.norm_eps = "layer_norm_eps"}},
+      {"hy_v3", {.default_theta = true}},
+      {"kimi_linear",
+       {.computed = {"auto_map"}, .top_k = "num_experts_per_token", .default_theta = true, .positions = "model_max_length"}},
   };
   const auto found = keys.find(family);
   return found == keys.end() ? OwnKeys{} : found->second;
@@ -180,7 +184,7 @@ TEST_P(ConfigTest, RefusesNumbersOutOfRangeAndOtherTypes) {
       {"num_attention_heads", {0, -1, 100000}},
       {"num_key_value_heads", {0, 4, 1 << 20}},  // 4 divides none of the head counts
       {"vocab_size", {0, -261, 1 << 30}},
-      {"max_position_embeddings", {0, 1 << 30}},
+      {own_.positions, {0, 1 << 30}},
       {own_.norm_eps, {0, -1e-6, 2, "small"}},
       {"rope_theta", {0, -10000, "10000"}},
       {own_.top_k, {0, 100, -2}},
@@ -199,7 +203,7 @@ TEST_P(ConfigTest, RefusesNumbersOutOfRangeAndOtherTypes) {
 }
 
 TEST_P(ConfigTest, RefusesMissingKeys) {
-  for (const char* key : {"hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size", "max_position_embeddings",
+  for (const char* key : {"hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size", own_.positions.c_str(),
                           own_.norm_eps.c_str(), "rope_theta", own_.top_k.c_str(), own_.ffn.c_str()}) {
     // In objects by type of layer, or not needed.
     if ((own_.rotations || own_.default_theta) && std::string_view(key) == "rope_theta") continue;
@@ -986,7 +990,8 @@ TEST(FamilyTest, HeadDimMayDifferOnlyWhereTheFamilyAllowsIt) {
     config["head_dim"] = 16;
     static const std::set<std::string_view> kFixed = {
         "qwen2_moe",   "olmoe",   "deepseek",      "granitemoe",          "granitemoehybrid", "deepseek_v2",
-        "deepseek_v3", "kimi_k2", "glm4_moe_lite", "switch_transformers", "gptsan-japanese",  "granitemoeshared"};
+        "deepseek_v3", "kimi_k2", "glm4_moe_lite", "switch_transformers", "gptsan-japanese",  "granitemoeshared",
+        "kimi_linear"};
     const bool allowed = !kFixed.contains(family.model_type);
     EXPECT_EQ(Read(config).ok(), allowed) << family.model_type;
     config["head_dim"] = 15;

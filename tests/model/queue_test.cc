@@ -86,8 +86,8 @@ class QueueBackend final : public ComputeBackend {
                 float* y) override {
     Enqueue([=, this, runs = Copy(runs)] { next_.Convolve(shape, runs, x, weights, y); });
   }
-  void DeltaGates(float* a, float* b, const float* bias, const float* decay_rates, int rows, int heads) override {
-    Enqueue([=, this] { next_.DeltaGates(a, b, bias, decay_rates, rows, heads); });
+  void DeltaGates(float* a, float* b, const float* bias, const float* decay_rates, int rows, int heads, int decays) override {
+    Enqueue([=, this] { next_.DeltaGates(a, b, bias, decay_rates, rows, heads, decays); });
   }
   void DeltaRule(const DeltaRuleShape& shape, std::span<const StateRun> runs, const float* x, const float* decay,
                  const float* rate, float* output) override {

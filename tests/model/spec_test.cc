@@ -131,6 +131,8 @@ TEST(SpecTest, RecurrentLayersTravelWithTheirShape) {
   };
   EXPECT_FALSE(refused([](ModelSpec&) {}));
   EXPECT_TRUE(refused([](ModelSpec& s) { s.delta_net->value_heads = 5; })) << "no multiple of the key heads";
+  EXPECT_FALSE(refused([](ModelSpec& s) { s.delta_net->gate_rank = 3; }));
+  EXPECT_TRUE(refused([](ModelSpec& s) { s.delta_net->gate_rank = -1; }));
   EXPECT_TRUE(refused([](ModelSpec& s) { s.delta_net->key_dim = 0; }));
   EXPECT_TRUE(refused([](ModelSpec& s) { s.delta_net->taps = 1; }));
   EXPECT_TRUE(refused([](ModelSpec& s) { s.delta_net->taps = 17; }));
@@ -471,6 +473,11 @@ TEST(SpecTest, LatentAttentionTravelsAndIsChecked) {
   EXPECT_TRUE(refused([](ModelSpec& s) { s.kv_heads = 2; }));
   EXPECT_TRUE(refused([](ModelSpec& s) { s.qkv_bias = true; }));
   EXPECT_TRUE(refused([](ModelSpec& s) { s.windows = {1, 2, 3}; }));
+  EXPECT_FALSE(refused([](ModelSpec& s) {
+    s.unrotated = true;
+    s.delta_net = {.key_heads = 2, .value_heads = 2, .key_dim = 5, .value_dim = 5, .taps = 4, .gate_rank = 5};
+    s.recurrent = {true, false, true};
+  }));
 }
 
 TEST(SpecTest, ChunksTemperaturesAndWeighedInputsTravelAndAreChecked) {

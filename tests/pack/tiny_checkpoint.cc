@@ -147,6 +147,20 @@ json TinyConfig(std::string_view model_type) {
                        {"qk_rope_head_dim", 6},    {"v_head_dim", 8}};
   json grouped_latent = latent;
   grouped_latent.update({{"n_group", 1}, {"topk_group", 1}});
+  const json kimi = {
+      {"num_key_value_heads", 5},
+      {"num_experts", 5},
+      {"num_shared_experts", 2},
+      {"first_k_dense_replace", 1},
+      {"q_lora_rank", 12},
+      {"moe_intermediate_size", 20},
+      {"kv_lora_rank", 16},
+      {"qk_nope_head_dim", 10},
+      {"qk_rope_head_dim", 6},
+      {"v_head_dim", 8},
+      {"routed_scaling_factor", 2.5},
+      {"linear_attn_config",
+       {{"num_heads", 4}, {"head_dim", 6}, {"short_conv_kernel_size", 3}, {"kda_layers", {1, 3}}, {"full_attn_layers", {2}}}}};
   const std::map<std::string_view, json> rows = {
       {"mixtral", {{"num_local_experts", 5}}},
       {"qwen2_moe",
@@ -173,6 +187,14 @@ json TinyConfig(std::string_view model_type) {
       {"deepseek_v3", grouped_latent},
       {"kimi_k2", grouped_latent},
       {"glm4_moe_lite", latent},
+      {"kimi_linear", kimi},
+      {"hy_v3",
+       {{"num_experts", 5},
+        {"num_shared_experts", 1},
+        {"moe_intermediate_size", 20},
+        {"head_dim", 16},
+        {"first_k_dense_replace", 1},
+        {"router_scaling_factor", 2.5}}},
       {"minicpm", {{"num_experts", 5}, {"scale_emb", 12}, {"scale_depth", 1.4}, {"dim_model_base", 20}}},
       {"granitemoe", {{"num_local_experts", 5}, {"residual_multiplier", 0.5}}},
       {"phimoe", {{"num_local_experts", 5}, {"attention_bias", true}, {"lm_head_bias", true}}},

@@ -29,6 +29,15 @@ void Stack(SourceTensor& tensor) {
   tensor.shape[0] *= matrices;
 }
 
+// A convolution of one input a channel, and numbers by head, have extents of 1, more or fewer of them by converter.
+void DropExtentsOfOne(SourceTensor& tensor) {
+  while (tensor.shape.size() > 2) {
+    const auto one = std::ranges::find(tensor.shape, uint64_t{1});
+    if (one == tensor.shape.end()) return;
+    tensor.shape.erase(one);
+  }
+}
+
 // Rows [first, first + rows) of each expert of (experts, rows, columns).
 void AddExperts(const SourceTensor& fused, std::string_view name, uint64_t first, uint64_t rows,
                 std::vector<SourceTensor>& experts) {
@@ -89,6 +98,7 @@ absl::StatusOr<Checkpoint> Checkpoint::OpenGgufFile(const std::string& path) {
       source.row_order = NeighbourPairsOrder(q ? checkpoint.spec_.heads : checkpoint.spec_.kv_heads, head_dim);
     }
     const bool experts = name.ends_with("_exps.weight");
+    if (!experts) DropExtentsOfOne(source);
     if (!experts && source.shape.size() == 3) Stack(source);
     if (!experts || source.shape.size() != 3 || source.shape[0] > kMostExperts) {
       MOED_RETURN_IF_ERROR(checkpoint.AddTensor(std::move(source)));

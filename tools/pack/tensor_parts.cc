@@ -1,5 +1,6 @@
 #include "tools/pack/tensor_parts.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -15,6 +16,63 @@ namespace {
 using Tensors = absl::flat_hash_map<std::string, SourceTensor>;
 
 constexpr std::string_view kBytes = "U8";
+
+// Tensors one below the other, as one file.
+class StackedFile final : public RandomAccessFile {
+ public:
+  // Of the same size.
+  explicit StackedFile(std::vector<SourceTensor> tensors) : tensors_(std::move(tensors)) {}
+
+  uint64_t size() const override { return tensors_.size() * each(); }
+  const std::string& path() const override { return tensors_.front().file->path(); }
+  absl::Status ReadAt(uint64_t offset, std::span<std::byte> out) const override {
+    while (!out.empty()) {
+      const uint64_t index = offset / each(), at = offset % each();
+      if (index >= tensors_.size()) return DataLoss(path(), ": ", offset, " is behind the last of ", tensors_.size(), " tensors");
+      const std::span<std::byte> own = out.first(std::min<uint64_t>(out.size(), each() - at));
+      MOED_RETURN_IF_ERROR(tensors_[index].file->ReadAt(tensors_[index].offset + at, own));
+      offset += own.size();
+      out = out.subspan(own.size());
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  uint64_t each() const { return tensors_.front().bytes; }
+  const std::vector<SourceTensor> tensors_;
+};
+
+// Puts the whole of tensors that stand one below the other in their place; nothing where the first is not there.
+absl::Status Stack(const TensorPart& part, Tensors& tensors) {
+  if (part.stacked.empty() || !tensors.contains(part.stacked.front())) return absl::OkStatus();
+  std::vector<uint64_t> shape = part.whole_shape;
+  shape[0] /= part.stacked.size();
+  std::vector<SourceTensor> found;
+  for (const std::string& name : part.stacked) {
+    const auto at = tensors.find(name);
+    if (at == tensors.end()) {
+      return InvalidArgument(found.front().file->path(), ": tensor \"", name, "\" is missing beside \"", part.stacked.front(),
+                             "\"");
+    }
+    SourceTensor tensor = std::move(at->second);
+    tensors.erase(at);
+    if (tensor.shape != shape) {
+      return InvalidArgument(tensor.file->path(), ": tensor \"", name, "\" has shape ", ShapeName(tensor.shape), ", expected ",
+                             ShapeName(shape));
+    }
+    const BlockType* const type = found.empty() ? tensor.type : found.front().type;
+    if (tensor.type != type || tensor.type->block_columns > 1 || tensor.rows != nullptr) {
+      return InvalidArgument(tensor.file->path(), ": tensor \"", name, "\" is ", tensor.type->name, ", expected numbers, of ",
+                             type->name, " as those of \"", part.stacked.front(), "\"");
+    }
+    found.push_back(std::move(tensor));
+  }
+  SourceTensor whole = {.name = part.whole, .type = found.front().type, .shape = part.whole_shape};
+  whole.file = std::make_shared<StackedFile>(std::move(found));
+  whole.bytes = whole.file->size();
+  tensors.emplace(part.whole, std::move(whole));
+  return absl::OkStatus();
+}
 
 // Moves a tensor from `tensors` to `wholes` where it is not there yet; null when it is in neither.
 absl::StatusOr<const SourceTensor*> TakeWhole(const std::string& name, const std::vector<uint64_t>& shape, bool bytes,
@@ -89,6 +147,7 @@ absl::Status DivideTensors(std::span<const TensorPart> parts, Tensors& tensors) 
   Tensors wholes;
   for (const TensorPart& part : parts) {
     const bool mxfp4 = !part.scales.empty();
+    MOED_RETURN_IF_ERROR(Stack(part, tensors));
     MOED_ASSIGN_OR_RETURN(const SourceTensor* whole, TakeWhole(part.whole, part.whole_shape, mxfp4, tensors, wholes));
     if (whole == nullptr) continue;
     // Blocks, and rows in an order of their own.

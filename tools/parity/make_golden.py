@@ -8,8 +8,8 @@ nearly a tie, so that a difference in rounding cannot flip one.
 
 Each golden.json.xz says what it was made with: mixtral, olmoe, qwen2_moe, qwen2_moe_sparse and qwen3_moe with transformers 4.57.6
 and tokenizers 0.22.2, whose parameters have other shapes than in transformers 5; the others with transformers 5.23.0 and
-tokenizers 0.23.3, golden_yarn.json.xz, golden_llama3.json.xz and those of variants_sigmoid.py and variants_later.py with 5.24.0
-and 0.23.3. All: torch 2.15.0, safetensors 0.8.0.
+tokenizers 0.23.3, but golden_yarn.json.xz, golden_llama3.json.xz, kimi_linear, hy_v3 and those of variants_sigmoid.py and
+variants_later.py with 5.24.0 and 0.23.3. All: torch 2.15.0, safetensors 0.8.0.
 """
 
 import itertools
@@ -36,6 +36,7 @@ from golden import (
 )
 from variants import COMMON, VARIANTS, VOCABULARY
 from variants_gemma4 import gemma4_weight
+from variants_kimi import as_kimi_linear, kimi_weight
 from variants_latent import latent_variants
 from variants_later import flex_olmo_weight, later_variants, llama4_weight
 from variants_recurrent import delta_net_weight, recurrent_weight
@@ -50,6 +51,7 @@ OWN_WEIGHTS = dict.fromkeys(("qwen3_next", "qwen3_5_moe_text"), delta_net_weight
 OWN_WEIGHTS |= dict.fromkeys(("lfm2_moe", "granitemoehybrid", "nemotron_h"), recurrent_weight)
 OWN_WEIGHTS["gemma4_text"] = gemma4_weight
 OWN_WEIGHTS |= {"llama4_text": llama4_weight, "flex_olmo": flex_olmo_weight}
+OWN_WEIGHTS["kimi_linear"] = kimi_weight
 
 # Of a router, added to its scores for the choice alone.
 CORRECTIONS = ("e_score_correction_bias", ".expert_bias")
@@ -86,7 +88,7 @@ SAVED_AS_RELEASED: tuple[str, ...] = (
     "deepseek",
 )
 SAVED_AS_RELEASED += (*latent_variants(COMMON), "qwen3_next", "qwen3_next_experts", "lfm2_moe")
-SAVED_AS_RELEASED += ("granitemoehybrid", "granitemoehybrid_rope", "nemotron_h")
+SAVED_AS_RELEASED += ("granitemoehybrid", "granitemoehybrid_rope", "nemotron_h", "kimi_linear", "hy_v3")
 SAVED_AS_RELEASED += (*sigmoid_variants(COMMON),)
 SAVED_AS_RELEASED += (*later_variants(COMMON),)
 
@@ -371,6 +373,8 @@ def save_as_released(
             as_minicpm(folder, config)
         else:
             spell_as_released(folder / "config.json", False)
+            if name == "kimi_linear":
+                as_kimi_linear(folder)
             again = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, **EAGER).eval()
             assert torch.equal(again(torch.tensor([prompt]), use_cache=False).logits, expected), (
                 "the saved files are not the model"

@@ -6,6 +6,7 @@ from transformers import (
     GptOssConfig,
     GraniteMoeConfig,
     HunYuanMoEV1Config,
+    HYV3Config,
     MellumConfig,
     MiniMaxM2Config,
     MixtralConfig,
@@ -17,6 +18,7 @@ from transformers import (
 )
 
 from variants_gemma4 import gemma4_variants
+from variants_kimi import kimi_variants
 from variants_latent import latent_variants
 from variants_later import later_variants
 from variants_recurrent import recurrent_variants
@@ -331,9 +333,26 @@ VARIANTS: dict[str, PretrainedConfig] = {
         rope_parameters=dict(rope_type="default", rope_theta=1e4),
         **COMMON,
     ),
+    # Two shared experts in one; the dense layer is not the first alone.
+    "hy_v3": HYV3Config(
+        hidden_size=36,
+        num_hidden_layers=4,
+        num_attention_heads=6,
+        num_key_value_heads=2,
+        head_dim=10,
+        intermediate_size=26,
+        moe_intermediate_size=10,
+        num_experts=7,
+        num_experts_per_tok=3,
+        num_shared_experts=2,
+        mlp_layer_types=["dense", "dense", "sparse", "sparse"],
+        rope_parameters=dict(rope_type="default", rope_theta=11158840.0),
+        **COMMON,
+    ),
     **gemma4_variants(COMMON),
     **latent_variants(COMMON),
     **recurrent_variants(COMMON),
     **sigmoid_variants(COMMON),
     **later_variants(COMMON),
+    **kimi_variants(COMMON),
 }

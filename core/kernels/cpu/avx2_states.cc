@@ -5,7 +5,7 @@
 
 namespace moed::avx2 {
 
-void DeltaRule(const StateArguments& a) { RunStates<Lanes256, StateRule::kDelta>(a); }
+void DeltaRule(const StateArguments& a) { RunDeltaRule<Lanes256>(a); }
 void StateSpace(const StateArguments& a) { RunStates<Lanes256, StateRule::kStateSpace>(a); }
 
 }  // namespace moed::avx2

@@ -5,7 +5,7 @@
 
 namespace moed::neon {
 
-void DeltaRule(const StateArguments& a) { RunStates<LanesNeon, StateRule::kDelta>(a); }
+void DeltaRule(const StateArguments& a) { RunDeltaRule<LanesNeon>(a); }
 void StateSpace(const StateArguments& a) { RunStates<LanesNeon, StateRule::kStateSpace>(a); }
 
 }  // namespace moed::neon

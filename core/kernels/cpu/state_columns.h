@@ -18,44 +18,52 @@ struct OneLane {
   static inline void Store(float* at, float x) { *at = x; }
   static inline float MultiplyAdd(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
   static inline float Multiply(float a, float b) { return a * b; }
+  static inline float Subtract(float a, float b) { return a - b; }
 };
 
-enum class StateRule : uint8_t { kDelta, kStateSpace };
+enum class StateRule : uint8_t { kDelta, kDeltaByChannel, kStateSpace };
 
 // Columns [first, first + kVectors vectors), a token after the other: few enough to stay near the processor.
 template <class L, int kVectors, StateRule kRule>
 inline void StateColumns(const StateArguments& a, int first) {
   using Floats = typename L::Floats;
+  constexpr bool kDelta = kRule != StateRule::kStateSpace, kByChannel = kRule == StateRule::kDeltaByChannel;
   for (int token = 0; token < a.tokens; ++token) {
     const float* query = a.query + token * a.row_stride;
     const float* key = a.key + token * a.row_stride;
     const float* value = a.value + token * a.row_stride + first;
-    const Floats decay = L::Broadcast(a.decay[token * a.gate_stride]);
+    const float* decays = a.decay + token * a.decay_stride;
+    const Floats decay = L::Broadcast(*decays);
     Floats sum[kVectors], change[kVectors];
 #pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v) sum[v] = L::Zero();
-    if constexpr (kRule == StateRule::kDelta) {
+    if constexpr (kDelta) {
       const float* held = a.state + first;
       for (int i = 0; i < a.key_dim; ++i, held += a.state_stride) {
-        const Floats k = L::Broadcast(key[i]);
+        const Floats k = L::Broadcast(kByChannel ? decays[i] * key[i] : key[i]);
 #pragma GCC unroll 8
         for (int v = 0; v < kVectors; ++v) sum[v] = L::MultiplyAdd(L::Load(held + v * L::kLanes), k, sum[v]);
       }
     }
     const Floats rate = L::Broadcast(a.rate[token * a.gate_stride]);
-    const Floats minus_decay = L::Broadcast(-a.decay[token * a.gate_stride]);
+    const Floats minus_decay = L::Broadcast(-*decays);
 #pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v) {
-      const Floats own = L::Load(value + v * L::kLanes);
-      change[v] = L::Multiply(kRule == StateRule::kDelta ? L::MultiplyAdd(minus_decay, sum[v], own) : own, rate);
+      Floats missing = L::Load(value + v * L::kLanes);
+      if constexpr (kByChannel) {
+        missing = L::Subtract(missing, sum[v]);
+      } else if constexpr (kDelta) {
+        missing = L::MultiplyAdd(minus_decay, sum[v], missing);
+      }
+      change[v] = L::Multiply(missing, rate);
       sum[v] = L::Zero();
     }
     float* state = a.state + first;
     for (int i = 0; i < a.key_dim; ++i, state += a.state_stride) {
-      const Floats k = L::Broadcast(key[i]), q = L::Broadcast(query[i]);
+      const Floats k = L::Broadcast(key[i]), q = L::Broadcast(query[i]), kept = kByChannel ? L::Broadcast(decays[i]) : decay;
 #pragma GCC unroll 8
       for (int v = 0; v < kVectors; ++v) {
-        const Floats decayed = L::Multiply(decay, L::Load(state + v * L::kLanes));
+        const Floats decayed = L::Multiply(kept, L::Load(state + v * L::kLanes));
         const Floats learned = L::MultiplyAdd(k, change[v], decayed);
         L::Store(state + v * L::kLanes, learned);
         sum[v] = L::MultiplyAdd(learned, q, sum[v]);
@@ -65,8 +73,8 @@ inline void StateColumns(const StateArguments& a, int first) {
     float* output = a.output + token * a.output_stride + first;
 #pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v) {
-      L::Store(output + v * L::kLanes, kRule == StateRule::kDelta ? L::Multiply(scale, sum[v])
-                                                                  : L::MultiplyAdd(skip, L::Load(value + v * L::kLanes), sum[v]));
+      L::Store(output + v * L::kLanes,
+               kDelta ? L::Multiply(scale, sum[v]) : L::MultiplyAdd(skip, L::Load(value + v * L::kLanes), sum[v]));
     }
   }
 }
@@ -77,6 +85,11 @@ inline void RunStates(const StateArguments& a) {
   for (; first + 4 * L::kLanes <= a.columns; first += 4 * L::kLanes) StateColumns<L, 4, kRule>(a, first);
   for (; first + L::kLanes <= a.columns; first += L::kLanes) StateColumns<L, 1, kRule>(a, first);
   for (; first < a.columns; ++first) StateColumns<OneLane, 1, kRule>(a, first);
+}
+
+template <class L>
+inline void RunDeltaRule(const StateArguments& a) {
+  a.decay_by_channel ? RunStates<L, StateRule::kDeltaByChannel>(a) : RunStates<L, StateRule::kDelta>(a);
 }
 
 }  // namespace

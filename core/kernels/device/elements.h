@@ -38,9 +38,10 @@ __device__ inline void Compute(const cuda::SoftCapOperation& a, int64_t i) {
 
 __device__ inline void Compute(const cuda::DeltaGatesOperation& a, int64_t i) {
   const Global<float> decay(a.a), rate(a.b);
-  const int64_t head = i % a.heads;
-  decay[i] = Exp(Global<const float>(a.decay_rates)[head] * Softplus(decay[i] + Global<const float>(a.bias)[head]));
-  rate[i] = Sigmoid(rate[i]);
+  const int64_t of_head = i / a.decays, head = of_head % a.heads, channel = i % a.decays;
+  const float bias = Global<const float>(a.bias)[head * a.decays + channel];
+  decay[i] = Exp(Global<const float>(a.decay_rates)[head] * Softplus(decay[i] + bias));
+  if (channel == 0) rate[of_head] = Sigmoid(rate[of_head]);
 }
 
 __device__ inline void Compute(const cuda::StepSizesOperation& a, int64_t i) {

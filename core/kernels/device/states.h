@@ -12,8 +12,9 @@ namespace {
 struct StateToken {
   Global<const float> query;
   Global<const float> key;
+  Global<const float> decays;
   float value;
-  float decay;
+  float decay;  // where they are not those of channels
   float rate;
 };
 
@@ -24,6 +25,19 @@ __device__ inline float DeltaRuleOfColumn(const cuda::StateOperation& a, const S
   const float change = fmaf(-t.decay, held, t.value) * t.rate;
   for (int i = 0; i < a.key_dim; ++i) {
     const float changed = fmaf(t.key[i], change, t.decay * state[i * stride]);
+    state[i * stride] = changed;
+    sum = fmaf(changed, t.query[i], sum);
+  }
+  return a.scale * sum;
+}
+
+__device__ inline float DeltaRuleByChannelOfColumn(const cuda::StateOperation& a, const StateToken& t, Shared<float> state,
+                                                   int stride) {
+  float held = 0, sum = 0;
+  for (int i = 0; i < a.key_dim; ++i) held = fmaf(state[i * stride], t.decays[i] * t.key[i], held);
+  const float change = (t.value - held) * t.rate;
+  for (int i = 0; i < a.key_dim; ++i) {
+    const float changed = fmaf(t.key[i], change, t.decays[i] * state[i * stride]);
     state[i * stride] = changed;
     sum = fmaf(changed, t.query[i], sum);
   }
@@ -60,14 +74,18 @@ __global__ void States(cuda::StateOperation a) {
   const int64_t output_row = static_cast<int64_t>(a.value_heads) * a.value_dim;
   for (int64_t token = first_row; token < first_row + run.tokens; ++token) {
     const Global<const float> x = Global<const float>(a.x) + token * a.row;
+    const int64_t gates = token * a.value_heads + head;
+    const Global<const float> decays = Global<const float>(a.decay) + (a.decay_by_channel ? gates * a.key_dim : gates);
     const StateToken t = {.query = x + a.queries + keys,
                           .key = x + a.keys + keys,
+                          .decays = decays,
                           .value = x[a.values + static_cast<int64_t>(head) * a.value_dim + column],
-                          .decay = Global<const float>(a.decay)[token * a.value_heads + head],
-                          .rate = Global<const float>(a.rate)[token * a.value_heads + head]};
+                          .decay = *decays,
+                          .rate = Global<const float>(a.rate)[gates]};
     Global<float>(a.output)[token * output_row + static_cast<int64_t>(head) * a.value_dim + column] =
-        a.skip == nullptr ? DeltaRuleOfColumn(a, t, own, columns)
-                          : StateSpaceOfColumn(a, t, own, columns, Global<const float>(a.skip)[head]);
+        a.skip != nullptr    ? StateSpaceOfColumn(a, t, own, columns, Global<const float>(a.skip)[head])
+        : a.decay_by_channel ? DeltaRuleByChannelOfColumn(a, t, own, columns)
+                             : DeltaRuleOfColumn(a, t, own, columns);
   }
   for (int i = 0; i < a.key_dim; ++i) kept[static_cast<int64_t>(i) * a.value_dim] = own[i * columns];
 }

@@ -198,6 +198,7 @@ TEST_P(CudaKernels, WhatIsPreparedAtOnce) {
 TEST_P(CudaKernels, States) {
   const int rows = 4, heads = 4;
   const float* const gates = Keep(std::vector<float>(rows * heads, 0.4f));
+  const float* const decays = Keep(Gaussian(rows * heads * 5, 7, 0.3f));
   const float* const skip = Keep(Gaussian(heads, 1));
   const float* const rates = Keep(std::vector<float>(heads, -0.3f));
   const float* const weights = Keep(Gaussian(4 * 70, 2));
@@ -210,10 +211,15 @@ TEST_P(CudaKernels, States) {
     });
   };
   const DeltaRuleShape delta{.key_heads = 2, .value_heads = heads, .key_dim = 5, .value_dim = 40, .scale = 0.3f};
+  DeltaRuleShape by_channel = delta;
+  by_channel.decay_by_channel = true;
   const StateSpaceShape space{.key_heads = 2, .value_heads = heads, .key_dim = 5, .value_dim = 40};
   ASSERT_EQ(delta.row(), 180);
   compare(heads * 200, rows * 160, [&](ComputeBackend& backend, std::span<const StateRun> runs, float* output) {
     backend.DeltaRule(delta, runs, x, gates, gates, output);
+  });
+  compare(heads * 200, rows * 160, [&](ComputeBackend& backend, std::span<const StateRun> runs, float* output) {
+    backend.DeltaRule(by_channel, runs, x, decays, gates, output);
   });
   compare(heads * 200, rows * 160, [&](ComputeBackend& backend, std::span<const StateRun> runs, float* output) {
     backend.StateSpace(space, runs, x, gates, gates, skip, output);
@@ -222,7 +228,8 @@ TEST_P(CudaKernels, States) {
     backend.Convolve({.channels = 70, .taps = 4, .bias = x}, runs, x, weights, y);
   });
   Compare(Gaussian(2 * rows * heads, 6), [&](ComputeBackend& backend, float* a) {
-    backend.DeltaGates(a, a + rows * heads, skip, rates, rows, heads);
+    backend.DeltaGates(a, a + rows * heads, skip, rates, rows, heads, 1);
+    backend.DeltaGates(a, a + rows * heads, x, rates, rows / 2, heads / 2, 4);
     backend.StepSizes(a, skip, rates, rows, heads, a + rows * heads);
   });
 }

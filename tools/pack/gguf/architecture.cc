@@ -95,7 +95,7 @@ std::span<const GgufArchitecture> GgufArchitectures() {
       PhiMoeArchitecture(),     MellumArchitecture(),     Qwen3NextArchitecture(),     Qwen35MoeArchitecture(),
       Gemma4Architecture(),     Lfm2MoeArchitecture(),    GraniteHybridArchitecture(), NemotronHMoeArchitecture(),
       AfmoeArchitecture(),      Dots1Architecture(),      ExaoneMoeArchitecture(),     Llama4Architecture(),
-      Mistral4Architecture(),   Cohere2MoeArchitecture(),
+      Mistral4Architecture(),   Cohere2MoeArchitecture(), KimiLinearArchitecture(),    HyV3Architecture(),
   };
   return kArchitectures;
 }

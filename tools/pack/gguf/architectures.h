@@ -31,5 +31,7 @@ GgufArchitecture ExaoneMoeArchitecture();
 GgufArchitecture Llama4Architecture();
 GgufArchitecture Mistral4Architecture();
 GgufArchitecture Cohere2MoeArchitecture();
+GgufArchitecture KimiLinearArchitecture();
+GgufArchitecture HyV3Architecture();
 
 }  // namespace moed

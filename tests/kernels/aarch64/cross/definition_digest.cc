@@ -108,6 +108,13 @@ void PrintOthers(Inputs& inputs) {
   Print("delta rule", y);
   Print("delta rule's outputs", read);
   y = x;
+  through_states.decay = other.data() + 200;
+  through_states.decay_by_channel = true;
+  kScalarKernels.delta_rule(through_states);
+  Print("delta rule by channel", y);
+  Print("its outputs", read);
+  y = x;
+  through_states.decay = &decay;
   through_states.skip = 0.3f;
   kScalarKernels.state_space(through_states);
   Print("state space", y);

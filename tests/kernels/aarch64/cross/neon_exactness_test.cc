@@ -507,19 +507,22 @@ TEST_P(NeonExactness, StoreKvRow) {
 
 // The state ends where memory ends.
 TEST_P(NeonExactness, States) {
-  const float decay = 0.7f, rate = 0.4f;
+  const float rate = 0.4f;
+  const float decay[10] = {0.7f, 0.1f, 0.9f, 0.3f, 0.99f, 0.5f, 0.2f, 0.8f, 0.01f, 0.6f};
   for (int columns : kLengths) {
     const int key_dim = columns % 10 + 1;
     GuardedFloats keys(Gaussian(key_dim, 1)), queries(Gaussian(key_dim, 2));
     for (bool awkward : {false, true}) {
       GuardedFloats values(awkward ? Awkward(columns, columns) : Gaussian(columns, columns));
-      for (const auto rule : {&KernelTable::delta_rule, &KernelTable::state_space}) {
+      for (const auto& [rule, by_channel] :
+           {std::pair(&KernelTable::delta_rule, false), std::pair(&KernelTable::delta_rule, true),
+            std::pair(&KernelTable::state_space, false)}) {
         Compare(Gaussian(key_dim * columns, 3), [&](const KernelTable& table, float* state) {
           std::vector<float> output(columns);
           (table.*rule)({.query = queries.data(),
                          .key = keys.data(),
                          .value = values.data(),
-                         .decay = &decay,
+                         .decay = decay,
                          .rate = &rate,
                          .state = state,
                          .output = output.data(),
@@ -531,7 +534,8 @@ TEST_P(NeonExactness, States) {
                          .key_dim = key_dim,
                          .columns = columns,
                          .scale = 0.3f,
-                         .skip = 0.6f});
+                         .skip = 0.6f,
+                         .decay_by_channel = by_channel});
           std::copy_n(output.data(), columns, state);  // outputs are compared too, in place of the first row
         });
       }
