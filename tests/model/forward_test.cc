@@ -362,9 +362,13 @@ TEST_P(ForwardTest, LoadRefusesOptionsAndSpecsThatDoNotFit) {
   expect_loss(change([](ModelSpec& s) { s.expert_ffn += 1; }), "experts has shape");
   expect_loss(change([](ModelSpec& s) { s.tied_embeddings = !s.tied_embeddings; }), "head");
   if (spec.latent) {
-    expect_loss(change([](ModelSpec& s) { s.latent->q_rank += 8; }), "layers.0.q");
+    int attending = 0;
+    while (!spec.HasAttention(LayerId(attending))) ++attending;
+    const std::string layer = StrCat("layers.", attending, ".");
+    expect_loss(change([](ModelSpec& s) { s.latent->q_rank += 8; }), layer + "q");
     expect_loss(change([](ModelSpec& s) { s.latent->kv_rank += 8; }), "kv_a has shape");
-    expect_loss(change([](ModelSpec& s) { s.latent->value_dim += 8; }), "layers.0.o has shape");
+    expect_loss(change([](ModelSpec& s) { s.latent->value_dim += 8; }), layer + "o has shape");
+    if (spec.delta_net) expect_loss(change([](ModelSpec& s) { s.delta_net->gate_rank += 1; }), "attention_gate has shape");
   } else if (spec.values_are_keys) {
     expect_loss(change([](ModelSpec& s) { s.o_bias = !s.o_bias; }), "o_bias");
   } else {
