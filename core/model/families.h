@@ -31,5 +31,8 @@ Family NemotronHFamily();
 Family Gemma4Family();
 Family SwitchTransformersFamily();
 Family GptsanJapaneseFamily();
+Family Qwen3VlMoeFamily();
+Family Qwen3OmniMoeFamily();
+Family Glm4vMoeFamily();
 
 }  // namespace moed

@@ -10,12 +10,12 @@ namespace moed {
 
 std::span<const Family> Families() {
   static const std::array kFamilies = {
-      MixtralFamily(),          Qwen2MoeFamily(),   Qwen3MoeFamily(),   OlmoeFamily(),        GptOssFamily(),
-      Glm4MoeFamily(),          Ernie45MoeFamily(), MiniMaxM2Family(),  HunyuanV1MoeFamily(), DeepSeekFamily(),
-      GraniteMoeFamily(),       PhiMoeFamily(),     DeepSeekV2Family(), DeepSeekV3Family(),   KimiK2Family(),
-      Glm4MoeLiteFamily(),      Qwen3NextFamily(),  Qwen35MoeFamily(),  MellumFamily(),       Lfm2MoeFamily(),
-      GraniteMoeHybridFamily(), MiniCpmFamily(),    Gemma4Family(),     NemotronHFamily(),    SwitchTransformersFamily(),
-      GptsanJapaneseFamily(),
+      MixtralFamily(),          Qwen2MoeFamily(),   Qwen3MoeFamily(),     OlmoeFamily(),        GptOssFamily(),
+      Glm4MoeFamily(),          Ernie45MoeFamily(), MiniMaxM2Family(),    HunyuanV1MoeFamily(), DeepSeekFamily(),
+      GraniteMoeFamily(),       PhiMoeFamily(),     DeepSeekV2Family(),   DeepSeekV3Family(),   KimiK2Family(),
+      Glm4MoeLiteFamily(),      Qwen3NextFamily(),  Qwen35MoeFamily(),    MellumFamily(),       Lfm2MoeFamily(),
+      GraniteMoeHybridFamily(), MiniCpmFamily(),    Gemma4Family(),       NemotronHFamily(),    SwitchTransformersFamily(),
+      GptsanJapaneseFamily(),   Qwen3VlMoeFamily(), Qwen3OmniMoeFamily(), Glm4vMoeFamily(),
   };
   return kFamilies;
 }

@@ -19,6 +19,7 @@ from transformers import (
 from variants_gemma4 import gemma4_variants
 from variants_latent import latent_variants
 from variants_recurrent import recurrent_variants
+from variants_whole import whole_variants
 
 VOCABULARY = 261  # 256 bytes, the special tokens, and a few that the tokenizer does not know
 
@@ -332,4 +333,5 @@ VARIANTS: dict[str, PretrainedConfig] = {
     **gemma4_variants(COMMON),
     **latent_variants(COMMON),
     **recurrent_variants(COMMON),
+    **whole_variants(COMMON),
 }

@@ -94,6 +94,7 @@ std::span<const GgufArchitecture> GgufArchitectures() {
       HunyuanMoeArchitecture(), DeepSeekArchitecture(), DeepSeek2Architecture(),     GraniteMoeArchitecture(),
       PhiMoeArchitecture(),     MellumArchitecture(),   Qwen3NextArchitecture(),     Qwen35MoeArchitecture(),
       Gemma4Architecture(),     Lfm2MoeArchitecture(),  GraniteHybridArchitecture(), NemotronHMoeArchitecture(),
+      Qwen3VlMoeArchitecture(),
   };
   return kArchitectures;
 }

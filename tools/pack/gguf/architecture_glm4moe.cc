@@ -1,5 +1,5 @@
-// glm4moe (GLM-4.5, GLM-4.6): sigmoid scores with a correction, leading dense layers, shared experts, a part of each head
-// rotated.
+// glm4moe (GLM-4.5, GLM-4.6, and the text part of those that see): sigmoid scores with a correction, leading dense layers, shared
+// experts, a part of each head rotated.
 #include "core/kernels/router.h"
 #include "tools/pack/gguf/architectures.h"
 #include "tools/pack/gguf/spec_reader.h"
@@ -11,6 +11,7 @@ constexpr int kMostShared = 64;
 
 // The norm before the experts has another name than elsewhere.
 constexpr GgufName kNames[] = {{"ffn_norm", "post_attention_norm.weight"}};
+constexpr std::string_view kMoreFamilies[] = {"glm4v_moe_text"};
 
 absl::StatusOr<ModelSpec> ReadSpec(const GgufModel& model) {
   GgufSpecReader reader(model);
@@ -30,7 +31,8 @@ absl::StatusOr<ModelSpec> ReadSpec(const GgufModel& model) {
 }  // namespace
 
 GgufArchitecture Glm4MoeArchitecture() {
-  return {.name = "glm4moe", .model_type = "glm4_moe", .read_spec = ReadSpec, .own_names = kNames};
+  return {
+      .name = "glm4moe", .model_type = "glm4_moe", .read_spec = ReadSpec, .own_names = kNames, .more_model_types = kMoreFamilies};
 }
 
 }  // namespace moed

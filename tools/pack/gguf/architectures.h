@@ -25,5 +25,6 @@ GgufArchitecture Qwen3NextArchitecture();
 GgufArchitecture Qwen35MoeArchitecture();
 GgufArchitecture Gemma4Architecture();
 GgufArchitecture NemotronHMoeArchitecture();
+GgufArchitecture Qwen3VlMoeArchitecture();
 
 }  // namespace moed

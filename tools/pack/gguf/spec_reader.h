@@ -64,7 +64,7 @@ class GgufSpecReader {
 // Keys that an architecture reads itself; of the others every value is refused that the decoders do not have.
 struct GgufOwnKeys {
   bool window = false;
-  bool rope_scaling = false;
+  bool rope_scaling = false;    // others may have YaRN where all layers turn alike and attention is not latent
   bool partial_rotary = false;  // fewer dimensions may be rotated than a head has; into rotary_dims
   bool gating = false;          // the router's
   bool weights_scale = false;   // of the experts' outputs; into router_scale
