@@ -40,7 +40,7 @@ void ComputeBackend::TransformAndStore(const AttentionShape& shape, const HeadTr
     if (weight != nullptr) Normalize({.weight = weight, .eps = transform.eps}, x, rows * heads, shape.head_dim, x);
   };
   const auto rotate = [&](float* x, int heads) {
-    const RopeShape rope = {heads, shape.head_dim, transform.rotary_dims, transform.interleaved};
+    const RopeShape rope = {heads, shape.head_dim, transform.rotary_dims, transform.interleaved, transform.magnitude};
     if (rope.rotary_dims > 0) Rope(rope, x, rows, int64_t{heads} * shape.head_dim, positions, transform.inv_freq);
   };
   const auto apply = [&](const float* weight, float* x, int heads) {

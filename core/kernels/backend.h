@@ -161,6 +161,7 @@ struct RopeShape {
   int head_dim = 0;     // at most kMostHeadDim
   int rotary_dims = 0;  // even, at most head_dim
   bool interleaved = false;
+  float magnitude = 1;  // what is rotated is multiplied by it before
 };
 
 // What heads of queries and keys become before attention reads them: their RMS norm, each by itself, and rotated.
@@ -172,6 +173,7 @@ struct HeadTransform {
   int rotary_dims = 0;     // as RopeShape's; 0: no rotation
   bool interleaved = false;
   const float* inv_freq = nullptr;  // (rotary_dims / 2)
+  float magnitude = 1;              // as RopeShape's
 };
 
 inline constexpr int32_t kNoOutput = -1;

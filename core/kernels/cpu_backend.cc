@@ -214,6 +214,9 @@ void CpuBackend::Rope(const RopeShape& shape, float* x, int tokens, int64_t stri
   ForRows(tokens, int64_t{shape.heads} * shape.head_dim, [&](int token) {
     float* row = x + token * stride;
     const auto position = static_cast<float>(positions[token]);
+    for (int head = 0; shape.magnitude != 1 && head < shape.heads; ++head) {
+      for (int i = 0; i < shape.rotary_dims; ++i) row[int64_t{head} * shape.head_dim + i] *= shape.magnitude;
+    }
     if (whole) {
       kernels_.rope({row, shape.heads, shape.head_dim, position, inv_freq});
     } else {

@@ -98,7 +98,8 @@ HeadsOperation HeadsOf(const AttentionShape& shape, const HeadTransform& transfo
                               .rotary_dims = transform.rotary_dims,
                               .eps = transform.eps,
                               .norm_last = transform.norm_last,
-                              .interleaved = transform.interleaved};
+                              .interleaved = transform.interleaved,
+                              .magnitude = transform.magnitude};
   operation.places = PlacesOf(runs, shape.page_tokens, descriptions, operation.rows);
   return operation;
 }

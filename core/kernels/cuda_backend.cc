@@ -285,7 +285,8 @@ void CudaBackend::Rope(const RopeShape& shape, float* x, int tokens, int64_t str
                       .heads = shape.heads,
                       .head_dim = shape.head_dim,
                       .rotary_dims = shape.rotary_dims,
-                      .interleaved = shape.interleaved});
+                      .interleaved = shape.interleaved,
+                      .magnitude = shape.magnitude});
 }
 
 void CudaBackend::StoreKv(const AttentionShape& shape, std::span<const KvRun> runs, const float* keys, const float* values) {

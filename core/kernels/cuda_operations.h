@@ -152,6 +152,7 @@ struct RopeOperation {
   int head_dim;
   int rotary_dims;
   bool interleaved;
+  float magnitude;
 };
 
 // A warp for each 32 columns of a row.
@@ -280,6 +281,7 @@ struct HeadsOperation {
   float eps;
   bool norm_last;
   bool interleaved;
+  float magnitude;
 };
 
 // Rows of neighbouring tokens that a block of threads attends together.

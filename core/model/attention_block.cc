@@ -83,11 +83,12 @@ HeadTransform AttentionBlock::TransformOf(LayerId layer, const LayerWeights& wei
   transform.rotary_dims = spec.RotaryDims(rotation);
   transform.interleaved = spec.rope_interleaved;
   transform.inv_freq = inv_freq_ + spec.FirstFrequency(rotation);
+  transform.magnitude = static_cast<float>(spec.RotationMagnitude(rotation));
   return transform;
 }
 
 // Rotation multiplies queries and keys by its attention factor, here their product. Where it turns a part of a head the norm of
-// the queries has it.
+// the queries has it, or the rotation itself.
 void AttentionBlock::StoreAndAttend(LayerId layer, const LayerWeights& weights, RowBlock block) {
   const ModelSpec& spec = step_.spec;
   Scratch& scratch = step_.scratch;

@@ -61,23 +61,6 @@ absl::Status CheckLatent(const ModelSpec& spec, const LatentAttention& latent) {
   return absl::OkStatus();
 }
 
-// It is a factor of the scores, which is what it does to queries and keys that are rotated whole and stay as they were rotated.
-// Where a part of each head is, the norm of the queries multiplies that part; all rotations have to have the same then.
-absl::Status CheckAttentionFactor(const ModelSpec& spec, double factor) {
-  if (factor == 1 || spec.unrotated) return absl::OkStatus();
-  if (spec.qk_norm_after_rope || spec.qk_norm == ModelSpec::QkNorm::kUnit) {
-    return InvalidArgument("attention_factor = ", factor, " with a norm of what was rotated; allowed: 1");
-  }
-  if (!spec.RotatesParts()) return absl::OkStatus();
-  if (spec.qk_norm == ModelSpec::QkNorm::kNone) {
-    return InvalidArgument("attention_factor = ", factor,
-                           " where a part of a head is rotated and queries have no norm; allowed: 1");
-  }
-  if (spec.rotation_count() == 1 && spec.unrotated_layers.empty()) return absl::OkStatus();
-  return InvalidArgument("attention_factor = ", factor, " where a part of a head is rotated, in one of ", spec.rotation_count(),
-                         " ways or not in all layers; allowed: 1");
-}
-
 absl::Status CheckRotation(const ModelSpec& spec, int index) {
   const Rotation rotation = spec.rotation(index);
   if (!(rotation.theta >= 1 && rotation.theta <= 1e15)) {
@@ -90,7 +73,10 @@ absl::Status CheckRotation(const ModelSpec& spec, int index) {
   if (rotation.divided) MOED_RETURN_IF_ERROR(CheckDivisors(spec, index, rotation));
   if (rotation.yarn) MOED_RETURN_IF_ERROR(CheckYarn(*rotation.yarn));
   if (rotation.yarn && rotation.theta <= 1) return InvalidArgument("rope_theta = ", rotation.theta, "; YaRN needs more than 1");
-  return CheckAttentionFactor(spec, rotation.AttentionFactor());
+  if (const double factor = rotation.AttentionFactor(); factor != 1 && spec.qk_norm == ModelSpec::QkNorm::kUnit) {
+    return InvalidArgument("attention_factor = ", factor, " with a unit norm of what was rotated; allowed: 1");
+  }
+  return absl::OkStatus();
 }
 
 // The second rotation is that of long contexts.

@@ -83,7 +83,7 @@ class ConfigReader {
     bool partial = false;               // partial_rotary_factor below 1
     bool ntk_alpha = false;             // "dynamic" with a fixed alpha
     std::optional<double> theta;        // where no key says it
-    bool mrope = false;  // mrope_section, mrope_interleaved: sections by place in a picture, which are one in a text
+    bool mrope = false;                 // mrope_section and how its sections lie: by place in a picture, which are one in a text
     bool proportional = false;
     bool temperature = false;  // YaRN has llama_4_scaling_beta
   };

@@ -16,7 +16,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::string_view kTemperature = "llama_4_scaling_beta";
-constexpr std::string_view kSections[] = {"mrope_section", "mrope_interleaved"};
+constexpr std::string_view kSections[] = {"mrope_section", "mrope_interleaved", "interleaved"};
 
 std::string AllowedTypes(const ConfigReader::RopeKinds& kinds) {
   return StrCat("\"default\", \"yarn\"", kinds.scaled ? ", \"linear\", \"llama3\"" : "", kinds.long_rope ? ", \"longrope\"" : "",

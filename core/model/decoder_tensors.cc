@@ -301,6 +301,26 @@ void AddFusedExperts(const ModelSpec& spec, LayerId layer, const std::string& pr
   add(ExpertPart::kDown, "down_proj", spec.hidden, spec.expert_ffn, 1, 0);
 }
 
+void AddTransposedExperts(const ModelSpec& spec, LayerId layer, const std::string& prefix,
+                          std::string (*expert_tensor)(LayerId layer, int expert, ExpertPart part),
+                          std::vector<TensorPart>& parts) {
+  const auto add = [&](ExpertPart part, const char* whole, int rows, int cols, int64_t halves, int half) {
+    for (int expert = 0; expert < spec.experts; ++expert) {
+      parts.push_back({.name = expert_tensor(layer, expert, part),
+                       .whole = prefix + whole,
+                       .whole_shape = ShapeOf({spec.experts, cols, halves * rows}),
+                       .rows = rows,
+                       .cols = cols,
+                       .offset = (expert * halves * cols + half) * rows,
+                       .row_stride = 1,
+                       .col_stride = halves * rows});
+    }
+  };
+  add(ExpertPart::kGate, "gate_up_proj", spec.expert_ffn, spec.hidden, 2, 0);
+  add(ExpertPart::kUp, "gate_up_proj", spec.expert_ffn, spec.hidden, 2, 1);
+  add(ExpertPart::kDown, "down_proj", spec.hidden, spec.expert_ffn, 1, 0);
+}
+
 bool IsBehindTheLastLayer(const ModelSpec& spec, std::string_view checkpoint_name) {
   constexpr std::string_view kLayers = "model.layers.";
   if (!checkpoint_name.starts_with(kLayers)) return false;

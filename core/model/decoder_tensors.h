@@ -46,6 +46,10 @@ std::vector<TensorPart> LatentParts(const ModelSpec& spec);
 // before up, and `prefix`down_proj (experts, hidden, expert_ffn). `expert_tensor` is the family's.
 void AddFusedExperts(const ModelSpec& spec, LayerId layer, const std::string& prefix,
                      std::string (*expert_tensor)(LayerId layer, int expert, ExpertPart part), std::vector<TensorPart>& parts);
+// The same with inputs before outputs: (experts, hidden, 2 * expert_ffn) and (experts, expert_ffn, hidden).
+void AddTransposedExperts(const ModelSpec& spec, LayerId layer, const std::string& prefix,
+                          std::string (*expert_tensor)(LayerId layer, int expert, ExpertPart part),
+                          std::vector<TensorPart>& parts);
 // model.layers.N with N past the last layer: they predict further tokens.
 bool IsBehindTheLastLayer(const ModelSpec& spec, std::string_view checkpoint_name);
 // "model.layers.3.mlp.experts.7.gate_proj.weight".

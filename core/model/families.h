@@ -43,5 +43,8 @@ Family Mistral4Family();
 Family Cohere2MoeFamily();
 Family KimiLinearFamily();
 Family HyV3Family();
+Family Qwen3VlMoeFamily();
+Family Qwen3OmniMoeFamily();
+Family Glm4vMoeFamily();
 
 }  // namespace moed

@@ -48,6 +48,9 @@ std::span<const Family> Families() {
       Cohere2MoeFamily(),
       KimiLinearFamily(),
       HyV3Family(),
+      Qwen3VlMoeFamily(),
+      Qwen3OmniMoeFamily(),
+      Glm4vMoeFamily(),
   };
   return kFamilies;
 }

@@ -89,6 +89,12 @@ struct TensorPart {
   int64_t group_stride = 0;
 };
 
+// What names of tensors begin with in a checkpoint that has more than the text part, and what they begin with without more.
+struct NameBeginning {
+  std::string_view whole;
+  std::string_view text;
+};
+
 struct Family {
   std::string_view model_type;
   // `config`, `generation_config`: texts of the files ("" where the second is absent). Both spellings of transformers 4 and 5.
@@ -104,9 +110,10 @@ struct Family {
   // Whether a tensor that the checkpoint has beside these is known and not used. Null: none is.
   bool (*unused)(const ModelSpec& spec, std::string_view name) = nullptr;
   // A checkpoint that has more than the text part: its model_type, and what stands there in place of "model." before the names of
-  // the text part's tensors; where that is "before.model.", "before." stands before the head's name too. Empty: there is none.
+  // the text part's tensors. Empty: there is none.
   std::string_view whole_model_type = "";
   std::string_view whole_prefix = "";
+  std::span<const NameBeginning> whole_names = {};  // of the text part's other tensors
 };
 
 std::span<const Family> Families();

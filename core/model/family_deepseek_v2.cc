@@ -17,19 +17,28 @@ void ReadGroups(ConfigReader& config, ModelSpec& spec) {
   spec.router_kept_groups = kept;
 }
 
+// Of several experts, whose outputs are not scaled: of these the published code, vLLM and llama.cpp say the same. transformers
+// does not read the key.
+void ReadNormalised(ConfigReader& config, ModelSpec& spec) {
+  spec.norm_topk_prob = config.BoolOr("norm_topk_prob", false);
+  if (!spec.norm_topk_prob || (spec.router_scale == 1 && spec.top_k > 1)) return;
+  config.Fail(InvalidArgument("config.json: norm_topk_prob = true with routed_scaling_factor = ", spec.router_scale,
+                              " and num_experts_per_tok = ", spec.top_k, " is not supported; allowed: with 1, and 2 or more"));
+}
+
 absl::StatusOr<ModelSpec> ReadSpec(std::string_view config_json, std::string_view generation_config) {
   MOED_ASSIGN_OR_RETURN(ConfigReader config, ConfigReader::Parse("config.json", config_json));
   ModelSpec spec = ReadDecoder(config, {.latent = true});
   config.Only("sliding_window", {});
   config.Only("moe_layer_freq", {1});
   config.Only("scoring_func", {"softmax"});
-  config.Only("norm_topk_prob", {false});  // the published code and transformers differ in what true means
   config.Known({"auto_map", "aux_loss_alpha", "ep_size", "pretraining_tp", "seq_aux"});
   spec.rope_interleaved = true;
   ReadRoutedExperts(config, spec);
   ReadLeadingDense(config, spec);
   ReadGroups(config, spec);
   spec.router_scale = config.NumberOr("routed_scaling_factor", 1.0, 1e-3, 1e3);
+  ReadNormalised(config, spec);
   return FinishSpec(std::move(config), generation_config, std::move(spec));
 }
 

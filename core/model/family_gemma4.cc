@@ -28,16 +28,20 @@ std::vector<std::string> EverySixthSeesAll(int layers) {
   return types;
 }
 
-// transformers 5.23 writes the heads of layers that see all under per_layer_config, one object for each of them.
+// transformers 5.23 writes the heads of layers that see all under per_layer_config, one object for each of them; none where they
+// are as those of the others.
 absl::StatusOr<HeadShape> ReadPerLayer(ConfigReader& config, const ModelSpec& spec, const HeadShape& sliding) {
   std::optional<HeadShape> full;
   MOED_ASSIGN_OR_RETURN(ConfigReader layers, config.Object("per_layer_config"));
   for (int layer = 0; layer < spec.layers; ++layer) {
     if (spec.WindowOf(LayerId(layer)) > 0) continue;
-    MOED_ASSIGN_OR_RETURN(ConfigReader own, layers.Object(StrCat(layer)));
-    const HeadShape shape = {.kv_heads = own.IntOr("num_key_value_heads", sliding.kv_heads, 1, 1024),
-                             .head_dim = own.IntOr("head_dim", sliding.head_dim, 2, 1024)};
-    MOED_RETURN_IF_ERROR(own.Finish());
+    HeadShape shape = sliding;
+    if (layers.Has(StrCat(layer))) {
+      MOED_ASSIGN_OR_RETURN(ConfigReader own, layers.Object(StrCat(layer)));
+      shape = {.kv_heads = own.IntOr("num_key_value_heads", sliding.kv_heads, 1, 1024),
+               .head_dim = own.IntOr("head_dim", sliding.head_dim, 2, 1024)};
+      MOED_RETURN_IF_ERROR(own.Finish());
+    }
     if (full && *full != shape) {
       return InvalidArgument("config.json: per_layer_config.", layer, " differs from that of another layer that sees all");
     }

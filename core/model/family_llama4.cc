@@ -13,6 +13,7 @@ namespace moed {
 namespace {
 
 constexpr std::string_view kText = "llama4_text", kWhole = "llama4";
+constexpr NameBeginning kWholeNames[] = {{"language_model.lm_head.", "lm_head."}};
 constexpr std::string_view kChunked = "chunked_attention", kFull = "full_attention";
 constexpr std::string_view kBlock = "feed_forward";
 
@@ -145,6 +146,8 @@ void SetLlama4Traits(ModelSpec& spec, const std::vector<bool>& rotate, bool norm
   spec.weighs_inputs = true;
 }
 
-Family Llama4Family() { return {kText, ReadSpec, ExpertTensor, TrunkTensors, Parts, IsUnused, kWhole, "language_model.model."}; }
+Family Llama4Family() {
+  return {kText, ReadSpec, ExpertTensor, TrunkTensors, Parts, IsUnused, kWhole, "language_model.model.", kWholeNames};
+}
 
 }  // namespace moed

@@ -9,6 +9,7 @@ namespace moed {
 namespace {
 
 constexpr std::string_view kText = "mistral4", kWhole = "mistral3";
+constexpr NameBeginning kWholeNames[] = {{"language_model.lm_head.", "lm_head."}};
 
 void ReadRouter(ConfigReader& config, ModelSpec& spec) {
   spec.norm_topk_prob = config.BoolOr("norm_topk_prob", true);
@@ -65,7 +66,7 @@ bool IsUnused(const ModelSpec&, std::string_view name) {
 }  // namespace
 
 Family Mistral4Family() {
-  return {kText, ReadSpec, MlpExpertTensor, TrunkTensors, Parts, IsUnused, kWhole, "language_model.model."};
+  return {kText, ReadSpec, MlpExpertTensor, TrunkTensors, Parts, IsUnused, kWhole, "language_model.model.", kWholeNames};
 }
 
 }  // namespace moed

@@ -9,9 +9,10 @@ namespace {
 
 absl::StatusOr<ModelSpec> ReadSpec(std::string_view config_json, std::string_view generation_config) {
   MOED_ASSIGN_OR_RETURN(ConfigReader config, ConfigReader::Parse("config.json", config_json));
-  ModelSpec spec = ReadDecoder(config);
+  ModelSpec spec = ReadDecoder(config, {.attention_bias = true});
   config.IntOr("sliding_window", 0, 0, INT32_MAX);  // counts only with use_sliding_window, which is refused
   ReadSparsity(config, spec);
+  spec.qkv_bias = spec.o_bias = config.BoolOr("attention_bias", false);
   spec.qk_norm = ModelSpec::QkNorm::kPerHead;
   spec.experts = config.Int(config.Spelling("num_experts", "num_local_experts"), 1, 1 << 14);
   spec.expert_ffn = config.Int("moe_intermediate_size", 1, 1 << 20);

@@ -298,14 +298,21 @@ struct ModelSpec {
   }
   bool NormsAround() const { return norms == Norms::kAround; }
   bool NormsBehind() const { return norms == Norms::kBehind; }
-  // What a rotation's attention factor does to the product of a query and a key that are rotated whole.
+  // A rotation's attention factor multiplies what turns of queries and keys. Where a norm follows, where a part of each head
+  // turns and queries have no norm, or layers turn differently, the rotation itself does so: by this number.
+  double RotationMagnitude(int index) const {
+    const bool apart = RotatesParts() && (qk_norm == QkNorm::kNone || rotation_count() > 1 || !unrotated_layers.empty());
+    return !unrotated && (qk_norm_after_rope || apart) ? rotation(index).AttentionFactor() : 1;
+  }
+  // What it does to the product of a query and a key that are rotated whole.
   double ScoreFactor(int index) const {
-    const double factor = unrotated || RotatesParts() ? 1 : rotation(index).AttentionFactor();
+    const double factor = unrotated || qk_norm_after_rope || RotatesParts() ? 1 : rotation(index).AttentionFactor();
     return factor * factor;
   }
   // The same where a part of each head is rotated: the norm of the queries multiplies that part by it.
   double QueryPartFactor() const {
-    const double factor = !unrotated && RotatesParts() ? rotation(0).AttentionFactor() : 1;
+    const bool norm_has_it = !unrotated && RotatesParts() && RotationMagnitude(0) == 1;
+    const double factor = norm_has_it ? rotation(0).AttentionFactor() : 1;
     return factor * factor;
   }
   // Of heads that are whole in their cache; latent attention keeps what is rotated apart.

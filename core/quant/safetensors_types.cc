@@ -15,7 +15,7 @@ using quant::Load;
 using quant::RowBlock;
 
 constexpr BlockType kTypes[] = {
-    quant::kBF16Numbers, quant::kF16Numbers, quant::kF32Numbers, {"F8_E4M3", 1, 1}, {"I32", 1, 4}, {"U8", 1, 1},
+    quant::kBF16Numbers, quant::kF16Numbers, quant::kF32Numbers, {"F8_E4M3", 1, 1}, {"I32", 1, 4}, {"I64", 1, 8}, {"U8", 1, 1},
 };
 
 template <int kColumns>

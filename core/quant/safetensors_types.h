@@ -7,7 +7,7 @@
 
 namespace moed {
 
-// BF16, F16, F32, and what is no number by itself: F8_E4M3, I32, U8.
+// BF16, F16, F32, and what is no number by itself: F8_E4M3, I32, I64, U8.
 std::span<const BlockType> SafetensorsTypes();
 const BlockType* FindSafetensorsType(std::string_view name);  // null: not known
 

@@ -168,6 +168,19 @@ TEST_F(Definition, RopeTakesNeighboursForPairs) {
   }
 }
 
+TEST_F(Definition, RopeMultipliesWhatTurns) {
+  const int heads = 2, head_dim = 14, rotary_dims = 10;
+  const std::vector<float> x = Gaussian(heads * head_dim, 6), inv_freq = {1, 0.5f, 0.25f, 0.1f, 0.01f};
+  const int32_t position = 9;
+  std::vector<float> got = x, expected = x;
+  for (int head = 0; head < heads; ++head) {
+    for (int i = 0; i < rotary_dims; ++i) expected[head * head_dim + i] *= 1.3f;
+  }
+  backend_->Rope({heads, head_dim, rotary_dims, false, 1.3f}, got.data(), 1, heads * head_dim, &position, inv_freq.data());
+  backend_->Rope({heads, head_dim, rotary_dims}, expected.data(), 1, heads * head_dim, &position, inv_freq.data());
+  EXPECT_EQ(got, expected);
+}
+
 TEST_F(Definition, AttentionOverPages) {
   const AttentionShape shape{.heads = 6, .kv_heads = 2, .head_dim = 5, .page_tokens = 16, .scale = 0.4f};
   const int length = 300, tokens = 2, token_floats = shape.kv_heads * shape.head_dim;

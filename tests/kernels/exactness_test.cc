@@ -302,7 +302,8 @@ TEST_P(Exactness, TransformAndStore) {
                                       .norm_last = last,
                                       .rotary_dims = rotary_dims,
                                       .interleaved = interleaved,
-                                      .inv_freq = inv_freq.data()};
+                                      .inv_freq = inv_freq.data(),
+                                      .magnitude = last ? 1.2f : 1};
         const std::vector<float> values = Gaussian(kRows * 2 * kHeadDim, 3);
         std::vector<float> query = Gaussian(kRows * 6 * kHeadDim, 1), keys = Gaussian(kRows * 2 * kHeadDim, 2);
         std::vector<float> expected_query = query, expected_keys = keys;
@@ -313,7 +314,7 @@ TEST_P(Exactness, TransformAndStore) {
             scalar_->Normalize({weight.data(), nullptr, 1e-6f}, x->data(), kRows * heads, kHeadDim, x->data());
           };
           if (normed && !last) normalize();
-          const RopeShape rope = {heads, kHeadDim, rotary_dims, interleaved};
+          const RopeShape rope = {heads, kHeadDim, rotary_dims, interleaved, transform.magnitude};
           if (rotary_dims > 0)
             scalar_->Rope(rope, x->data(), kRows, int64_t{heads} * kHeadDim, positions.data(), inv_freq.data());
           if (normed && last) normalize();

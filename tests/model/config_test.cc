@@ -28,8 +28,16 @@ absl::StatusOr<ModelSpec> Read(const Json& config, const std::string& generation
   return ReadSpec(config.dump(), generation_config);
 }
 
-// Kimi K2 is DeepSeek-V3 under another name.
+// Kimi K2 is DeepSeek-V3 under another name. Text parts are those of whole checkpoints.
 Json ConfigOf(std::string_view family) {
+  static const std::map<std::string_view, std::string> kWhole = {
+      {"qwen3_vl_moe_text", "qwen3_vl_moe"}, {"qwen3_omni_moe_text", "qwen3_vl_moe"}, {"glm4v_moe_text", "glm4v_moe"}};
+  if (const auto whole = kWhole.find(family); whole != kWhole.end()) {
+    Json config = Json::parse(ReadText(DataFolder() + "/" + whole->second + "/config.json"))["text_config"];
+    config["model_type"] = family;
+    config["dtype"] = "bfloat16";
+    return config;
+  }
   if (family == "kimi_k2") {
     Json config = ConfigOf("deepseek_v3");
     config["model_type"] = family;
@@ -105,6 +113,9 @@ OwnKeys OwnKeysOf(const std::string& family) {
       {"hy_v3", {.default_theta = true}},
       {"kimi_linear",
        {.computed = {"auto_map"}, .top_k = "num_experts_per_token", .default_theta = true, .positions = "model_max_length"}},
+      {"qwen3_moe", {{"attention_bias"}}},
+      {"glm4v_moe_text",
+       {{"partial_rotary_factor", "rope_parameters.partial_rotary_factor"}, "num_experts_per_tok", "n_routed_experts"}},
   };
   const auto found = keys.find(family);
   return found == keys.end() ? OwnKeys{} : found->second;
@@ -377,6 +388,8 @@ TEST(FamilyTest, KindsOfLayersHaveHeadsOfTheirOwn) {
   config["per_layer_config"]["3"]["head_dim"] = 14;
   config["per_layer_config"]["0"] = config["per_layer_config"]["3"];
   ExpectRefusal(Read(config).status(), "per_layer_config", "0");
+  config["per_layer_config"] = Json::object();
+  EXPECT_EQ(Read(config)->HeadsOf(LayerId(1)).head_dim, good["head_dim"].get<int>()) << "as the layers with windows";
 
   config = good;
   config["attention_k_eq_v"] = false;
@@ -688,10 +701,10 @@ TEST(FamilyTest, YarnTurnsPartsOfHeads) {
   ASSERT_TRUE(spec.ok()) << spec.status();
   EXPECT_EQ(spec->rotary_dims, static_cast<int>(0.4 * spec->head_dim));
   EXPECT_DOUBLE_EQ(std::sqrt(spec->QueryPartFactor()), 0.1 * std::log(4.0) + 1);
-  config = ConfigOf("glm4_moe");  // without a norm of queries there is nothing that could multiply the part
+  config = ConfigOf("glm4_moe");  // without a norm of queries
   config["use_qk_norm"] = false;
   config["rope_scaling"] = {{"rope_type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 64}};
-  ExpectRefusal(Read(config).status(), "attention_factor", "queries have no norm");
+  EXPECT_DOUBLE_EQ(Read(config)->RotationMagnitude(0), 0.1 * std::log(4.0) + 1);
 }
 
 TEST(FamilyTest, RopeScalingAndRopeParametersAreOfOneKind) {
@@ -1046,7 +1059,12 @@ TEST(FamilyTest, LatentAttentionThatIsNotComputedIsRefusedByName) {
   ExpectRefusal(Read(config).status(), "kv_rank", "500");
   config = ConfigOf("deepseek_v2");
   config["norm_topk_prob"] = true;
-  ExpectRefusal(Read(config).status(), "norm_topk_prob", "true");
+  config["routed_scaling_factor"] = 16.0;
+  ExpectRefusal(Read(config).status(), "norm_topk_prob", "16");
+  config["routed_scaling_factor"] = 1.0;
+  EXPECT_TRUE(Read(config)->norm_topk_prob);
+  config["num_experts_per_tok"] = 1;
+  ExpectRefusal(Read(config).status(), "norm_topk_prob", "num_experts_per_tok");
 }
 
 TEST(FamilyTest, DenseLayersOfGlmFlashFollowEitherKey) {

@@ -90,6 +90,7 @@ std::string AsInGguf(const std::string& spec_json) {
   ModelSpec spec = *SpecFromJson(spec_json);
   if (spec.family == "glm4_moe_lite") spec.family = "deepseek_v3";
   if (spec.family == "solar_open") spec.family = "glm4_moe";
+  if (spec.family == "glm4v_moe_text") spec.family = "glm4_moe";
   if (spec.family == "qwen3_5_moe_text") spec.delta_net->key_heads_in_turn = true;
   for (double* number :
        {&spec.rope_theta, &spec.attention_scale, &spec.embedding_scale, &spec.residual_scale, &spec.router_scale}) {
@@ -248,6 +249,24 @@ TEST(GgufArchitecturesTest, KeysOfGraniteHybridAreRead) {
   EXPECT_THAT(ErrorWith("nemotron_h", {{"feed_forward_length", uint64_t{12}}}), testing::HasSubstr("some have attention"));
   EXPECT_THAT(ErrorWith("nemotron_h", {{"feed_forward_length", uint64_t{0}}}), testing::HasSubstr("has experts"));
   EXPECT_THAT(ErrorWith("lfm2_moe", {{"shortconv.l_cache", uint64_t{1000}}}), testing::HasSubstr("shortconv.l_cache is 1000"));
+}
+
+// As config.json says it; heads that turn in part as well, and those that have a norm behind.
+TEST(GgufArchitecturesTest, YarnIsRead) {
+  for (const char* const checkpoint : {"qwen3_moe", "qwen3_vl_moe_experts", "glm4v_moe", "hunyuan_v1_moe", "olmoe"}) {
+    std::map<std::string, GgufValue> keys = {{"rope.scaling.type", std::string("yarn")},
+                                             {"rope.scaling.factor", 4.0},
+                                             {"rope.scaling.original_context_length", uint64_t{40}}};
+    ModelSpec spec;
+    EXPECT_EQ(ErrorWith(checkpoint, keys, &spec), "");
+    const YarnScaling yarn = {.factor = 4, .attention_factor = 0.1 * std::log(4.0) + 1, .original_positions = 40};
+    EXPECT_EQ(spec.yarn, yarn);
+    keys["rope.scaling.yarn_attn_factor"] = 1.5;
+    EXPECT_EQ(ErrorWith(checkpoint, keys, &spec), "");
+    EXPECT_EQ(spec.yarn->attention_factor, 1.5);
+    keys["rope.scaling.type"] = std::string("longrope");
+    EXPECT_THAT(ErrorWith(checkpoint, keys), testing::HasSubstr("allowed: none, yarn"));
+  }
 }
 
 TEST(GgufArchitecturesTest, EveryOneHasAFileOfTheConverter) {

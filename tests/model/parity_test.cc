@@ -69,7 +69,7 @@ const StoreReader& PackedAs(const std::string& checkpoint, const Golden& golden)
   const std::string copy = folder / checkpoint;
   std::filesystem::copy(DataFolder() + "/" + checkpoint, copy);
   auto config = nlohmann::json::parse(ReadFileText(copy + "/config.json"));
-  config.update(golden.config);
+  config.merge_patch(golden.config);
   std::ofstream(copy + "/config.json") << config;
   store = &PackedStore(copy, FormatId::kBF16);
   return *store;

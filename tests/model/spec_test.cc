@@ -288,10 +288,12 @@ TEST(SpecTest, LayersThatDoNotTurnTravelAndAreChecked) {
   EXPECT_TRUE(refused([](ModelSpec& s) { s.unrotated_layers = {true, true, true}; })) << "that is unrotated";
   EXPECT_TRUE(refused([](ModelSpec& s) { s.unrotated_layers = {false, false, false}; })) << "none is not written";
   EXPECT_TRUE(refused([](ModelSpec& s) { s.unrotated_layers = {false, true}; }));
-  EXPECT_TRUE(refused([](ModelSpec& s) {
+  EXPECT_FALSE(refused([](ModelSpec& s) {
     s.yarn = {.factor = 4, .attention_factor = 1.5, .original_positions = 128};
     s.rotary_dims = 4, s.qk_norm = ModelSpec::QkNorm::kPerHead;
-  })) << "the norm of the queries would have the factor in all layers";
+    EXPECT_EQ(s.QueryPartFactor(), 1) << "the norm of the queries would have the factor in all layers";
+    EXPECT_EQ(s.RotationMagnitude(0), 1.5);
+  }));
   EXPECT_FALSE(Json::parse(SpecToJson(GoodSpec())).contains("unrotated_layers"));
 }
 
@@ -403,26 +405,6 @@ TEST(SpecTest, RoutersThatCannotChooseAreRefused) {
   }
 }
 
-TEST(SpecTest, AnAttentionFactorNeedsHeadsThatAreRotatedWholeOrQueriesWithANormBefore) {
-  const auto refused = [](double factor, auto change) {
-    ModelSpec spec = GoodSpec();
-    spec.yarn = {.factor = 4, .attention_factor = factor, .original_positions = 128};
-    change(spec);
-    return absl::IsInvalidArgument(CheckSpec(spec));
-  };
-  const auto in_parts = [](ModelSpec& s) { s.rotary_dims = s.head_dim / 2; };
-  EXPECT_FALSE(refused(1.5, [](ModelSpec&) {}));
-  for (const auto norm : {ModelSpec::QkNorm::kPerHead, ModelSpec::QkNorm::kWhole}) {
-    EXPECT_FALSE(refused(1.5, [&](ModelSpec& s) { in_parts(s), s.qk_norm = norm; }));
-  }
-  EXPECT_FALSE(refused(1.5, [&](ModelSpec& s) { in_parts(s), s.unrotated = true; }));
-  for (const double factor : {1.0, 1.5}) {
-    EXPECT_EQ(refused(factor, in_parts), factor != 1);
-    EXPECT_EQ(refused(factor, [](ModelSpec& s) { s.qk_norm = ModelSpec::QkNorm::kPerHead, s.qk_norm_after_rope = true; }),
-              factor != 1);
-  }
-}
-
 // Of the product of a query and a key; heads that do not turn are not multiplied either.
 TEST(SpecTest, AnAttentionFactorMultipliesWhatTurns) {
   ModelSpec spec = GoodSpec();
@@ -431,11 +413,25 @@ TEST(SpecTest, AnAttentionFactorMultipliesWhatTurns) {
   EXPECT_EQ(spec.QueryPartFactor(), 1);
   spec.rotary_dims = spec.head_dim / 2;
   EXPECT_EQ(spec.ScoreFactor(0), 1);
+  EXPECT_EQ(spec.QueryPartFactor(), 1) << "there is no norm";
+  EXPECT_EQ(spec.RotationMagnitude(0), 1.5);
+  spec.qk_norm = ModelSpec::QkNorm::kPerHead;
   EXPECT_EQ(spec.QueryPartFactor(), 2.25);
+  EXPECT_EQ(spec.RotationMagnitude(0), 1);
+  spec.more_rotations = {Rotation{1e4}};
+  EXPECT_EQ(spec.QueryPartFactor(), 1) << "one norm for both";
+  EXPECT_EQ(spec.RotationMagnitude(0), 1.5);
+  EXPECT_EQ(spec.RotationMagnitude(1), 1);
+  spec.more_rotations.clear();
   spec.unrotated = true;
   EXPECT_EQ(spec.QueryPartFactor(), 1);
   spec.rotary_dims = 0;
   EXPECT_EQ(spec.ScoreFactor(0), 1);
+  spec.unrotated = false;
+  spec.qk_norm_after_rope = true;
+  EXPECT_EQ(spec.ScoreFactor(0), 1) << "a norm follows";
+  EXPECT_EQ(spec.RotationMagnitude(0), 1.5);
+  EXPECT_EQ(CheckSpec(spec), absl::OkStatus());
 }
 
 TEST(SpecTest, AHeadHasItsNormBehindTheRotationAlone) {

@@ -291,8 +291,9 @@ TEST(GgufCheckpointTest, SaysWhatItDoesNotUnderstand) {
          f.U32(key("expert_count"), 0);
        },
        {"qwen3moe.expert_count is 0, allowed: a whole number from 1"}},
-      {[&](auto& f) { f.String(key("rope.scaling.type"), "yarn"); },
-       {"qwen3moe.rope.scaling.type is \"yarn\", which is not supported; allowed: none"}},
+      {[&](auto& f) { f.String(key("rope.scaling.type"), "linear"); },
+       {"qwen3moe.rope.scaling.type is \"linear\", which is not supported; allowed: none, yarn"}},
+      {[&](auto& f) { f.String(key("rope.scaling.type"), "yarn"); }, {"qwen3moe.rope.scaling.factor is missing"}},
       {[&](auto& f) { f.F32(key("rope.scaling.factor"), 4); }, {"qwen3moe.rope.scaling.factor is 4"}},
       {[&](auto& f) { f.U32(key("attention.sliding_window"), 4096); }, {"qwen3moe.attention.sliding_window is 4096"}},
       {[&](auto& f) { f.U32(key("expert_gating_func"), 2); }, {"qwen3moe.expert_gating_func is 2"}},

@@ -228,6 +228,41 @@ TEST(PlanTest, TheTextPartOfAWholeCheckpointIsTheSameModel) {
   EXPECT_THAT(Planned(whole).error(), AllOf(HasSubstr("text_config"), HasSubstr("missing")));
 }
 
+// Each with the names of its whole checkpoint.
+TEST(PlanTest, TextPartsOfWholeCheckpointsHaveNamesOfTheirOwn) {
+  const struct {
+    std::string text, whole, prefix, head, other;
+  } cases[] = {
+      {"qwen3_vl_moe_text", "qwen3_vl_moe", "model.language_model.", "lm_head.", "model.visual.pos_embed.weight"},
+      {"glm4v_moe_text", "glm4v_moe", "model.language_model.", "lm_head.", "model.visual.merger.proj.weight"},
+      {"qwen3_omni_moe_text", "qwen3_omni_moe", "thinker.model.", "thinker.lm_head.", "talker.model.norm.weight"},
+      {"kimi_k2", "kimi_k25", "language_model.model.", "language_model.lm_head.", "mm_projector.proj.0.weight"},
+      {"kimi_k2", "kimi_k25", "model.language_model.", "lm_head.", "model.vision_tower.norm.weight"},
+  };
+  for (const auto& [text_type, whole_type, prefix, head, other] : cases) {
+    const TinyCheckpoint text = MakeTinyCheckpoint(text_type);
+    const Planned expected(text);
+    ASSERT_TRUE(expected.plan.ok()) << expected.error();
+    TinyCheckpoint whole = text;
+    whole.tensors.clear();
+    for (const auto& [name, tensor] : text.tensors) {
+      const bool of_head = name.starts_with("lm_head.");
+      whole.tensors[of_head ? head + name.substr(8) : prefix + name.substr(6)] = tensor;
+    }
+    whole.tensors[other] = text.tensors.at("model.norm.weight");
+    json part = {{"text_config", text.config}, {"vision_config", {{"depth", 3}}}, {"tie_word_embeddings", false}};
+    if (whole_type == "qwen3_omni_moe") part = {{"thinker_config", part}, {"talker_config", {{"depth", 3}}}};
+    part["model_type"] = whole_type;
+    whole.config = part;
+    const Planned planned(whole);
+    ASSERT_TRUE(planned.plan.ok()) << planned.error();
+    EXPECT_EQ(planned.plan->description.model_spec, expected.plan->description.model_spec);
+    EXPECT_EQ(planned.plan->trunk.size(), expected.plan->trunk.size());
+    whole.tensors["model.sight"] = text.tensors.at("model.norm.weight");
+    EXPECT_THAT(Planned(whole).error(), HasSubstr("unknown tensor"));
+  }
+}
+
 TEST(PlanTest, RefusesUnknownArchitectures) {
   TinyCheckpoint tiny = MakeTinyCheckpoint("mixtral");
   tiny.config["model_type"] = "llama";

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 #include <random>
 #include <tuple>
@@ -13,6 +14,7 @@
 #include "core/io/file.h"
 #include "core/model/family.h"
 #include "core/quant/fp8.h"
+#include "core/quant/half.h"
 #include "core/quant/safetensors_types.h"
 #include "core/store/store.h"
 #include "tests/file_text.h"
@@ -41,6 +43,29 @@ json GptqConfig(int group, const std::string& format) {
 }
 json Fp8Config(json block) {
   return {{"quant_method", "fp8"}, {"fmt", "e4m3"}, {"activation_scheme", "dynamic"}, {"weight_block_size", std::move(block)}};
+}
+
+// As Kimi-K2-Thinking and GLM-4.5-FP8 say it.
+json CompressedConfig(const std::string& format, int bits, const std::string& strategy, json group) {
+  const json weights = {{"actorder", nullptr},
+                        {"block_structure", nullptr},
+                        {"dynamic", false},
+                        {"group_size", std::move(group)},
+                        {"num_bits", bits},
+                        {"observer", "minmax"},
+                        {"observer_kwargs", json::object()},
+                        {"strategy", strategy},
+                        {"symmetric", true},
+                        {"type", format == "pack-quantized" ? "int" : "float"}};
+  return {{"quant_method", "compressed-tensors"},
+          {"format", format},
+          {"ignore", {"lm_head", "re:.*self_attn.*"}},
+          {"kv_cache_scheme", nullptr},
+          {"quantization_status", "compressed"},
+          {"global_compression_ratio", nullptr},
+          {"config_groups",
+           {{"group_0",
+             {{"input_activations", nullptr}, {"output_activations", nullptr}, {"targets", {"Linear"}}, {"weights", weights}}}}}};
 }
 
 // Those of one matrix.
@@ -114,6 +139,90 @@ TEST(QuantizationTest, MeansWhatTheReferenceSaysKeptAndAsFloats) {
   }
 }
 
+Tensors TensorsOf(const TestTensors& tensors) {
+  auto read = ReadSafetensors(std::shared_ptr<const RandomAccessFile>(MakeMemoryFile("made", Safetensors(tensors))));
+  EXPECT_TRUE(read.ok()) << read.status();
+  Tensors found;
+  for (SourceTensor& tensor : *read) found[tensor.name] = tensor;
+  return found;
+}
+
+template <class Number>
+void Append(Number number, std::string& bytes) {
+  bytes.append(reinterpret_cast<const char*>(&number), sizeof number);
+}
+
+// A weight is scale x number; eight numbers are a word, plus 8, the first lowest.
+TEST(QuantizationTest, PackedIntegersOfCompressedTensorsAreKept) {
+  const int rows = 8, cols = 128, words = cols / 8;
+  for (const int group : {32, 128}) {
+    std::mt19937 random(group);
+    const int groups = cols / group;
+    TestTensors made = {{"m.weight_packed", {"I32", {rows, words}, ""}},
+                        {"m.weight_scale", {"BF16", {rows, static_cast<uint64_t>(groups)}, ""}},
+                        {"m.weight_shape", {"I64", {2}, ""}}};
+    Append(int64_t{rows}, made["m.weight_shape"].bytes);
+    Append(int64_t{cols}, made["m.weight_shape"].bytes);
+    std::vector<float> expected;
+    for (int row = 0; row < rows; ++row) {
+      std::vector<float> scales;
+      for (int i = 0; i < groups; ++i) {
+        const float scale = BFloat16ToFloat(FloatToBFloat16(0.001f * static_cast<float>(1 + random() % 1000)));
+        Append(FloatToBFloat16(scale), made["m.weight_scale"].bytes);
+        scales.push_back(scale);
+      }
+      for (int word = 0; word < words; ++word) {
+        const auto codes = static_cast<uint32_t>(random());
+        Append(codes, made["m.weight_packed"].bytes);
+        for (int i = 0; i < 8; ++i) {
+          const int number = static_cast<int>(codes >> 4 * i & 15) - 8;
+          expected.push_back(scales[(8 * word + i) / group] * static_cast<float>(number));
+        }
+      }
+    }
+    Tensors tensors = TensorsOf(made);
+    const absl::Status joined = Join(CompressedConfig("pack-quantized", 4, "group", group), tensors);
+    ASSERT_TRUE(joined.ok()) << joined;
+    ASSERT_EQ(tensors.size(), 1);
+    const SourceTensor& matrix = tensors.at("m.weight");
+    EXPECT_EQ(matrix.type->kept, group == 128 ? FormatId::kQ4Z128 : FormatId::kQ4Z);
+    EXPECT_EQ(Encoded(matrix, {{matrix.type->kept}, true}), expected);
+    EXPECT_EQ(Encoded(matrix, {{FormatId::kF32}}), expected);
+  }
+}
+
+// A scale for each row.
+TEST(QuantizationTest, Fp8OfCompressedTensorsHasScalesOfRows) {
+  const int rows = 8, cols = 128;
+  std::mt19937 random(1);
+  TestTensors made = {{"m.weight", {"F8_E4M3", {rows, cols}, ""}}, {"m.weight_scale", {"BF16", {rows, 1}, ""}}};
+  std::vector<float> expected;
+  for (int row = 0; row < rows; ++row) {
+    const float scale = BFloat16ToFloat(FloatToBFloat16(0.01f * static_cast<float>(row + 1)));
+    Append(FloatToBFloat16(scale), made["m.weight_scale"].bytes);
+    for (int col = 0; col < cols; ++col) {
+      const auto code = static_cast<uint8_t>(random() % 0x7f);
+      Append(code, made["m.weight"].bytes);
+      const int exponent = code >> 3, mantissa = code & 7;
+      const double number = exponent == 0 ? std::ldexp(mantissa, -9) : std::ldexp(8 + mantissa, exponent - 10);
+      expected.push_back(static_cast<float>(number) * scale);
+    }
+  }
+  Tensors tensors = TensorsOf(made);
+  const absl::Status joined = Join(CompressedConfig("float-quantized", 8, "channel", nullptr), tensors);
+  ASSERT_TRUE(joined.ok()) << joined;
+  EXPECT_EQ(Encoded(tensors.at("m.weight"), {{FormatId::kFp8}, true}), expected);
+}
+
+// Of a whole checkpoint it may stand beside what the text part is.
+TEST(QuantizationTest, ATextPartMaySayHowItIsQuantised) {
+  std::string config = json{{"text_config", {{"quantization_config", AwqConfig(128)}}}}.dump();
+  const absl::StatusOr<Quantization> taken = TakeQuantization(config);
+  ASSERT_TRUE(taken.ok()) << taken.status();
+  EXPECT_EQ(taken->method, Quantization::Method::kAwq);
+  EXPECT_EQ(config, R"({"text_config":{}})");
+}
+
 TEST(QuantizationTest, PartsOfAQuantisedMatrixAreItsNumbers) {
   Tensors tensors = GoldenTensors("awq128");
   const std::vector<float> expected = Encoded(tensors.at("awq128.expected"), {{FormatId::kF32}});
@@ -180,7 +289,7 @@ TEST(QuantizationTest, OtherMethodsAndVariantsAreRefusedByName) {
     json config;
     std::vector<std::string> message;
   } cases[] = {
-      {{{"quant_method", "bitsandbytes"}}, {"bitsandbytes", "awq, fp8, gptq, mxfp4"}},
+      {{{"quant_method", "bitsandbytes"}}, {"bitsandbytes", "awq, compressed-tensors, fp8, gptq, mxfp4"}},
       {{{"bits", 4}}, {"known methods"}},
       {with(AwqConfig(128), "version", "gemv"), {"version", "gemv", "gemm"}},
       {with(AwqConfig(128), "bits", 8), {"bits", "8", "4"}},
@@ -190,6 +299,10 @@ TEST(QuantizationTest, OtherMethodsAndVariantsAreRefusedByName) {
       {GptqConfig(128, "marlin"), {"checkpoint_format", "marlin", "gptq_v2"}},
       {with(Fp8Config({128, 128}), "fmt", "e5m2"), {"fmt", "e5m2", "e4m3"}},
       {Fp8Config({128}), {"weight_block_size"}},
+      {with(CompressedConfig("pack-quantized", 4, "group", 32), "format", "marlin-24"),
+       {"format", "marlin-24", "float-quantized"}},
+      {CompressedConfig("pack-quantized", 8, "group", 32), {"num_bits", "8", "4"}},
+      {CompressedConfig("float-quantized", 8, "token", nullptr), {"strategy", "token", "channel"}},
   };
   for (const auto& [quantization, message] : cases) {
     std::string config = json{{"quantization_config", quantization}}.dump();

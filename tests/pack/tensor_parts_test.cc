@@ -98,6 +98,33 @@ TEST(TensorPartsTest, InterleavedTransposedExperts) {
   }
 }
 
+// As Qwen3-VL is released, and as transformers 5 saves it: which it is shows in the shapes.
+TEST(TensorPartsTest, ExpertsWithInputsBeforeOutputsOrBehindThem) {
+  for (const auto& [name, hidden, ffn, released] :
+       {std::tuple("qwen3_vl_moe_experts", 26, 10, true), {"qwen3_vl_moe", 34, 12, false}}) {
+    const auto checkpoint = Checkpoint::Open(Folder(name));
+    ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
+    const Tensors wholes = Wholes(name);
+    const std::vector<float> gate_up = Floats(wholes.at("model.language_model.layers.0.mlp.experts.gate_up_proj"));
+    const std::vector<float> down = Floats(wholes.at("model.language_model.layers.0.mlp.experts.down_proj"));
+    const int expert = 3;
+    const auto part = [&](const std::string& of) {
+      return Encoded(*checkpoint->Find("model.layers.0.mlp.experts.3." + of + ".weight"), kFloats)[0];
+    };
+    const auto at = [released](int rows, int cols, int row, int col) {
+      return static_cast<size_t>(expert) * rows * cols + (released ? col * rows + row : row * cols + col);
+    };
+    const std::vector<float> gate = part("gate_proj"), up = part("up_proj"), out = part("down_proj");
+    for (int f = 0; f < ffn; ++f) {
+      for (int h = 0; h < hidden; ++h) {
+        ASSERT_EQ(gate[f * hidden + h], gate_up[at(2 * ffn, hidden, f, h)]);
+        ASSERT_EQ(up[f * hidden + h], gate_up[at(2 * ffn, hidden, ffn + f, h)]);
+        ASSERT_EQ(out[h * ffn + f], down[at(hidden, ffn, h, f)]);
+      }
+    }
+  }
+}
+
 // Kept, the codes mean what the definition of MXFP4 says; so they do requantised to floats.
 TEST(TensorPartsTest, Mxfp4OfGateAndUpIsKept) {
   constexpr float kNumbers[] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6, -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6};

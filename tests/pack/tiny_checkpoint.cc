@@ -271,6 +271,10 @@ json TinyConfig(std::string_view model_type) {
         {"moe_intermediate_size", 20},
         {"sliding_window", 6},
         {"layer_types", {"sliding_attention", "full_attention", "sliding_attention"}}}},
+      {"qwen3_vl_moe_text", {{"num_experts", 5}, {"moe_intermediate_size", 20}, {"head_dim", 16}}},
+      {"qwen3_omni_moe_text", {{"num_experts", 5}, {"moe_intermediate_size", 20}, {"head_dim", 16}}},
+      {"glm4v_moe_text",
+       {{"n_routed_experts", 5}, {"n_shared_experts", 2}, {"moe_intermediate_size", 20}, {"partial_rotary_factor", 0.5}}},
   };
   const auto row = rows.find(model_type);
   MOED_CHECK(row != rows.end());

@@ -31,7 +31,7 @@ class Checkpoint {
   const Family& family() const { return *family_; }
   const ModelSpec& spec() const { return spec_; }
   // Of tokenizer.json, for a GGUF of one that means the same; without it of vocab.txt and emoji.json
-  // (GPTSAN-japanese), or of spiece.model (T5).
+  // (GPTSAN-japanese), of spiece.model (T5), or of tiktoken.model (Kimi K2).
   absl::StatusOr<std::string> CompiledTokenizer() const;
   const ChatSettings& chat() const { return chat_; }
   // Instead of its own; "" is none.
@@ -56,6 +56,7 @@ class Checkpoint {
   static absl::StatusOr<Checkpoint> OpenGgufFile(const std::string& path);
   absl::Status ReadTokenizer();
   absl::Status ReadSentencePiece();
+  absl::Status ReadTiktoken();
   absl::Status OpenWeights();
   absl::Status OpenShards(std::string_view index_json);
   absl::Status AddSafetensors(const std::string& file_name);

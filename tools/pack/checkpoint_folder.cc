@@ -15,10 +15,12 @@
 #include "tools/pack/safetensors.h"
 #include "tools/pack/sentencepiece_model.h"
 #include "tools/pack/tensor_parts.h"
+#include "tools/pack/tiktoken_model.h"
 
 namespace moed {
 namespace {
 
+constexpr std::string_view kTiktoken = "tiktoken.model";
 constexpr std::string_view kSingleFile = "model.safetensors";
 constexpr std::string_view kIndexFile = "model.safetensors.index.json";
 constexpr uint64_t kMaxTextBytes = 256ull << 20;
@@ -79,16 +81,15 @@ absl::StatusOr<Checkpoint> Checkpoint::OpenFolder(const std::string& folder) {
 }
 
 absl::Status Checkpoint::NameTextPart() {
-  const std::string_view prefix = family_->whole_prefix;
-  if (prefix.empty()) return absl::OkStatus();
-  constexpr std::string_view kModel = "model.";
-  const std::string_view before_all = prefix.ends_with(".model.") ? prefix.substr(0, prefix.size() - kModel.size()) : "";
+  std::vector<NameBeginning> beginnings(family_->whole_names.begin(), family_->whole_names.end());
+  if (!family_->whole_prefix.empty()) beginnings.push_back({family_->whole_prefix, "model."});
   std::vector<SourceTensor> renamed;
   absl::erase_if(tensors_, [&](auto& entry) {
-    const bool of_model = entry.first.starts_with(prefix);
-    if (!of_model && (before_all.empty() || !entry.first.starts_with(before_all))) return false;
+    const auto fits = [&](const NameBeginning& beginning) { return entry.first.starts_with(beginning.whole); };
+    const auto beginning = std::ranges::find_if(beginnings, fits);
+    if (beginning == beginnings.end()) return false;
     SourceTensor& tensor = renamed.emplace_back(std::move(entry.second));
-    tensor.name = of_model ? StrCat(kModel, tensor.name.substr(prefix.size())) : tensor.name.substr(before_all.size());
+    tensor.name = StrCat(beginning->text, tensor.name.substr(beginning->whole.size()));
     return true;
   });
   for (SourceTensor& tensor : renamed) MOED_RETURN_IF_ERROR(AddTensor(std::move(tensor)));
@@ -99,6 +100,7 @@ absl::Status Checkpoint::ReadTokenizer() {
   const std::string words = PathOf("vocab.txt"), emoji = PathOf("emoji.json"), settings = PathOf("tokenizer_config.json");
   const bool whole = Exists(PathOf("tokenizer.json")), japanese = !whole && Exists(words) && Exists(emoji);
   if (!whole && !japanese && Exists(PathOf("spiece.model"))) return ReadSentencePiece();
+  if (!whole && !japanese && Exists(PathOf(kTiktoken))) return ReadTiktoken();
   MOED_ASSIGN_OR_RETURN(tokenizer_, ReadText(japanese ? words : PathOf("tokenizer.json"), kMaxTextBytes));
   if (!japanese) return absl::OkStatus();
   MOED_ASSIGN_OR_RETURN(emoji_, ReadText(emoji, kMaxTextBytes));
@@ -108,6 +110,15 @@ absl::Status Checkpoint::ReadTokenizer() {
   const auto cleans = json.find("do_clean_text");
   if (cleans == json.end() || *cleans == false) return absl::OkStatus();
   return InvalidArgument(settings, ": do_clean_text = ", ShownJson(*cleans), "; supported: false");
+}
+
+absl::Status Checkpoint::ReadTiktoken() {
+  MOED_ASSIGN_OR_RETURN(const std::string model, ReadText(PathOf(kTiktoken), kMaxTextBytes));
+  MOED_ASSIGN_OR_RETURN(const std::string settings, ReadText(PathOf("tokenizer_config.json"), kMaxTextBytes));
+  absl::StatusOr<std::string> tokenizer = TiktokenTokenizer(model, settings);
+  if (!tokenizer.ok()) return Annotate(tokenizer.status(), path_);
+  tokenizer_ = *std::move(tokenizer);
+  return absl::OkStatus();
 }
 
 absl::Status Checkpoint::ReadSentencePiece() {

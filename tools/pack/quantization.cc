@@ -88,14 +88,71 @@ Quantization ReadFp8(ConfigReader& config) {
     config.Fail(InvalidArgument("config.json: ", kKey, ": weight_block_size has ", block.size(), " numbers, expected 2"));
   }
   Quantization fp8{.method = Quantization::Method::kFp8};
-  if (block.size() == 2) fp8.block_rows = static_cast<uint64_t>(block[0]), fp8.block_cols = static_cast<uint64_t>(block[1]);
+  if (block.size() == 2) {
+    fp8.block_rows = static_cast<uint64_t>(block[0]), fp8.block_cols = static_cast<uint64_t>(block[1]);
+    fp8.scale = "_scale_inv";
+  }
   return fp8;
+}
+
+// How compressed-tensors has the weights of a group of layers; activations stay as they are.
+absl::StatusOr<Quantization> ReadCompressedWeights(ConfigReader weights, bool packed) {
+  weights.Only("num_bits", {packed ? 4 : 8});
+  weights.Only("type", {packed ? "int" : "float"});
+  weights.Only("symmetric", {true});
+  weights.Only("dynamic", {false});
+  weights.Only("actorder", {});
+  weights.Known({"observer", "observer_kwargs", "scale_dtype", "zp_dtype"});
+  const std::string strategy = weights.String("strategy");
+  Quantization read{.method = packed ? Quantization::Method::kPacked : Quantization::Method::kFp8};
+  if (packed) {
+    weights.Only("strategy", {"group", "channel"});
+    weights.Only("block_structure", {});
+    if (weights.Has("group_size")) read.group = ReadGroup(weights);
+  } else {
+    weights.Only("strategy", {"tensor", "channel", "block"});
+    weights.Only("group_size", {});
+    const std::vector<int> block = weights.IntsOr("block_structure", 1, kMostGroup);
+    if (strategy == "block" && block.size() != 2) weights.Only("block_structure", {"two numbers"});
+    read.block_rows = strategy == "tensor" ? 0 : strategy == "channel" || block.empty() ? 1 : static_cast<uint64_t>(block[0]);
+    read.block_cols = block.size() == 2 ? static_cast<uint64_t>(block[1]) : 0;
+  }
+  weights.Known({"group_size", "block_structure"});
+  MOED_RETURN_IF_ERROR(weights.Finish());
+  return read;
+}
+
+// One group of layers, whose weights are packed integers or numbers of FP8.
+absl::StatusOr<Quantization> ReadCompressedGroup(ConfigReader& config) {
+  config.Only("format", {"pack-quantized", "float-quantized"});
+  MOED_ASSIGN_OR_RETURN(ConfigReader groups, config.Object("config_groups"));
+  MOED_ASSIGN_OR_RETURN(ConfigReader group, groups.Object("group_0"));
+  MOED_RETURN_IF_ERROR(groups.Finish());
+  const bool packed = config.String("format") == "pack-quantized";
+  group.Only("format", {packed ? "pack-quantized" : "float-quantized"});
+  group.Only("output_activations", {});
+  group.Known({"input_activations", "targets"});
+  MOED_ASSIGN_OR_RETURN(ConfigReader weights, group.Object("weights"));
+  MOED_RETURN_IF_ERROR(group.Finish());
+  return ReadCompressedWeights(std::move(weights), packed);
+}
+
+Quantization ReadCompressed(ConfigReader& config) {
+  config.Only("quantization_status", {"compressed"});
+  config.Only("kv_cache_scheme", {});
+  config.Only("sparsity_config", {json::object()});
+  config.Only("transform_config", {json::object()});
+  config.Known({"global_compression_ratio", "ignore", "version"});
+  const absl::StatusOr<Quantization> read = ReadCompressedGroup(config);
+  if (!read.ok()) config.Fail(read.status());
+  return read.value_or(Quantization{});
 }
 
 constexpr struct {
   std::string_view name;
   Quantization (*read)(ConfigReader& config);  // null: the family's
-} kMethods[] = {{"awq", ReadAwq}, {"fp8", ReadFp8}, {"gptq", ReadGptq}, {"mxfp4", nullptr}};
+} kMethods[] = {
+    {"awq", ReadAwq}, {"compressed-tensors", ReadCompressed}, {"fp8", ReadFp8}, {"gptq", ReadGptq}, {"mxfp4", nullptr}};
 
 absl::Status InTensor(const SourceTensor& tensor, const absl::Status& status) {
   return InvalidArgument(tensor.file->path(), ": tensor \"", tensor.name, "\": ", status.message());
@@ -201,18 +258,43 @@ absl::Status JoinGroups(const Quantization& quantization, const std::string& cod
   return Add(std::move(matrix), tensors);
 }
 
+// "base.weight_packed" and its scales, as compressed-tensors has them.
+absl::Status JoinPacked(const Quantization& quantization, const std::string& codes_name, Tensors& tensors) {
+  constexpr uint64_t kWordCodes = 8;
+  const std::string name = codes_name.substr(0, codes_name.rfind('_'));
+  SourceTensor codes = std::move(tensors.extract(codes_name).mapped());
+  MOED_RETURN_IF_ERROR(CheckMatrix(codes));
+  MOED_RETURN_IF_ERROR(Check(codes, "I32", codes.shape));
+  const uint64_t rows = codes.shape[0], cols = codes.shape[1] * kWordCodes;
+  const uint64_t group = quantization.group == 0 ? cols : quantization.group;
+  MOED_ASSIGN_OR_RETURN(const BlockType* type, TypeOfGroups(codes, cols, group));
+  MOED_ASSIGN_OR_RETURN(const SourceTensor scales, Take(name + "_scale", codes, tensors));
+  if (!scales.type->is_numbers()) return InTensor(scales, InvalidArgument("is ", scales.type->name, ", expected numbers"));
+  MOED_RETURN_IF_ERROR(Check(scales, scales.type->name, {rows, (cols + group - 1) / group}));
+  tensors.erase(name + "_shape");  // says again what the codes' shape says
+  SourceTensor matrix{.name = name, .type = type, .shape = {rows, cols}, .file = codes.file};
+  matrix.rows = PackedRows({.codes = PlaceOf(codes),
+                            .scales = PlaceOf(scales),
+                            .scale_type = scales.type,
+                            .cols = cols,
+                            .group = group,
+                            .type = type});
+  return Add(std::move(matrix), tensors);
+}
+
 absl::Status JoinFp8(const Quantization& quantization, const std::string& name, Tensors& tensors) {
   SourceTensor codes = std::move(tensors.extract(name).mapped());
   MOED_RETURN_IF_ERROR(CheckMatrix(codes));
   const uint64_t rows = codes.shape[0], cols = codes.shape[1];
   const bool blocks = quantization.block_rows > 0;
-  const uint64_t block_rows = blocks ? quantization.block_rows : rows, block_cols = blocks ? quantization.block_cols : cols;
+  const uint64_t block_rows = blocks ? quantization.block_rows : rows;
+  const uint64_t block_cols = blocks && quantization.block_cols > 0 ? quantization.block_cols : cols;
   const auto columns = static_cast<uint64_t>(kScaledE4m3.block_columns);
   if (cols % columns != 0 || block_cols % columns != 0) {
     return InTensor(codes,
                     InvalidArgument("has blocks of ", block_cols, " of its ", cols, " columns, expected multiples of ", columns));
   }
-  MOED_ASSIGN_OR_RETURN(const SourceTensor scales, Take(name + (blocks ? "_scale_inv" : "_scale"), codes, tensors));
+  MOED_ASSIGN_OR_RETURN(const SourceTensor scales, Take(StrCat(name, quantization.scale), codes, tensors));
   if (!scales.type->is_numbers()) return InTensor(scales, InvalidArgument("is ", scales.type->name, ", expected numbers"));
   const std::vector<uint64_t> shape = {(rows + block_rows - 1) / block_rows, (cols + block_cols - 1) / block_cols};
   const bool one = !blocks && scales.bytes == scales.type->block_bytes;  // whatever its extents
@@ -237,10 +319,13 @@ std::vector<std::string> QuantizationMethods() {
 
 absl::StatusOr<Quantization> TakeQuantization(std::string& config_json) {
   absl::StatusOr<json> parsed = ParseForeignJson<json>("config.json", config_json);
-  if (!parsed.ok() || !parsed->is_object() || !parsed->contains(kKey)) return Quantization{};  // or the family's error
+  if (!parsed.ok() || !parsed->is_object()) return Quantization{};  // the family's error
   json& config = *parsed;
-  if (config[kKey].is_null()) return Quantization{};
-  const json& own = config[kKey];
+  const auto text = config.find("text_config");
+  const bool in_text = !config.contains(kKey) && text != config.end() && text->is_object();
+  json& holder = in_text ? *text : config;
+  if (!holder.contains(kKey) || holder[kKey].is_null()) return Quantization{};
+  const json& own = holder[kKey];
   const json method = own.is_object() ? own.value("quant_method", json()) : json();
   const auto row =
       std::find_if(std::begin(kMethods), std::end(kMethods), [&](const auto& known) { return method == known.name; });
@@ -254,7 +339,7 @@ absl::StatusOr<Quantization> TakeQuantization(std::string& config_json) {
   reader.Known({"quant_method"});
   const Quantization quantization = row->read(reader);
   MOED_RETURN_IF_ERROR(reader.Finish());
-  config.erase(kKey);
+  holder.erase(kKey);
   config_json = config.dump(-1, ' ', false, json::error_handler_t::replace);
   return quantization;
 }
@@ -264,6 +349,11 @@ absl::Status JoinQuantized(const Quantization& quantization, Tensors& tensors) {
   if (quantization.method == Method::kAwq || quantization.method == Method::kGptq) {
     for (const std::string& name : NamesEndingWith(".qweight", tensors)) {
       MOED_RETURN_IF_ERROR(JoinGroups(quantization, name, tensors));
+    }
+  }
+  if (quantization.method == Method::kPacked) {
+    for (const std::string& name : NamesEndingWith(".weight_packed", tensors)) {
+      MOED_RETURN_IF_ERROR(JoinPacked(quantization, name, tensors));
     }
   }
   if (quantization.method == Method::kFp8) {

@@ -1,9 +1,10 @@
-// Checkpoints whose weights were quantised before: AWQ, GPTQ and FP8, each a matrix apart. MXFP4 is gpt-oss's own
-// (tensor_parts.h).
+// Checkpoints whose weights were quantised before: AWQ, GPTQ, FP8 and compressed-tensors, each a matrix apart. MXFP4 is gpt-oss's
+// own (tensor_parts.h).
 #pragma once
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -14,13 +15,14 @@ namespace moed {
 
 // What config.json's quantization_config says.
 struct Quantization {
-  enum class Method { kNone, kAwq, kGptq, kFp8 };
+  enum class Method { kNone, kAwq, kGptq, kFp8, kPacked };
   Method method = Method::kNone;
   uint64_t group = 0;  // columns that share a scale; 0: all of a row
   int zero_term = 0;   // what is added to a stored zero
-  // FP8: of the weights that share a scale; 0: one scale a matrix.
+  // FP8: of the weights that share a scale; 0: all of a matrix.
   uint64_t block_rows = 0;
   uint64_t block_cols = 0;
+  std::string_view scale = "_scale";  // behind the matrix's name
 };
 
 std::vector<std::string> QuantizationMethods();  // quant_method, sorted; "mxfp4" is a family's

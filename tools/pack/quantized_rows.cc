@@ -1,9 +1,11 @@
 #include "tools/pack/quantized_rows.h"
 
+#include <cmath>
 #include <cstring>
 #include <utility>
 
 #include "core/base/status.h"
+#include "core/quant/half.h"
 #include "core/quant/safetensors_types.h"
 
 namespace moed {
@@ -177,6 +179,38 @@ class GroupedSource final : public RowSource {
   const GroupedTensors t_;
 };
 
+class PackedSource final : public RowSource {
+ public:
+  explicit PackedSource(PackedTensors tensors) : t_(std::move(tensors)) {}
+
+  absl::Status Read(uint64_t first, uint64_t count, std::byte* out) const override {
+    const uint64_t columns = t_.type->block_columns, groups = (t_.cols + t_.group - 1) / t_.group;
+    std::vector<std::byte> codes(t_.cols / 2), raw(groups * t_.scale_type->block_bytes);
+    std::vector<float> scales(groups);
+    for (uint64_t row = first; row < first + count; ++row) {
+      MOED_RETURN_IF_ERROR(ReadAt(t_.codes, row * codes.size(), codes));
+      MOED_RETURN_IF_ERROR(ReadAt(t_.scales, row * raw.size(), raw));
+      DecodeRow(*t_.scale_type, raw.data(), static_cast<int>(groups), scales.data());
+      for (uint64_t column = 0; column < t_.cols; column += columns, out += t_.type->block_bytes) {
+        const float number = scales[column / t_.group];
+        if (!(std::fabs(number) <= kMostScale)) return InvalidArgument(t_.scales.file->path(), ": a scale is ", number);
+        const uint16_t scale = FloatToFloat16(number);
+        std::memcpy(out, &scale, sizeof scale);
+        out[sizeof scale] = kZero;
+        std::memcpy(out + kHeaderBytes, codes.data() + column / 2, columns / 2);
+      }
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  static constexpr std::byte kZero{8};
+  static constexpr float kMostScale = 65504;  // of float16
+  static constexpr uint64_t kHeaderBytes = 3;
+
+  const PackedTensors t_;
+};
+
 class ScaledE4m3Source final : public RowSource {
  public:
   explicit ScaledE4m3Source(ScaledE4m3Tensors tensors) : t_(std::move(tensors)) {}
@@ -218,6 +252,8 @@ std::shared_ptr<const RowSource> Mxfp4Rows(FilePlace codes, FilePlace scales, ui
 std::shared_ptr<const RowSource> GroupedRows(GroupedTensors tensors) {
   return std::make_shared<GroupedSource>(std::move(tensors));
 }
+
+std::shared_ptr<const RowSource> PackedRows(PackedTensors tensors) { return std::make_shared<PackedSource>(std::move(tensors)); }
 
 std::shared_ptr<const RowSource> ScaledE4m3Rows(ScaledE4m3Tensors tensors) {
   return std::make_shared<ScaledE4m3Source>(std::move(tensors));

@@ -36,6 +36,18 @@ struct GroupedTensors {
 };
 std::shared_ptr<const RowSource> GroupedRows(GroupedTensors tensors);
 
+// compressed-tensors' pack-quantized: `codes` (rows, cols / 8), 32-bit words of eight neighbouring columns' numbers plus 8, the
+// lowest first; `scales` (rows, groups) of numbers, which become float16. Makes rows of kGroupsOf32 or kGroupsOf128.
+struct PackedTensors {
+  FilePlace codes;
+  FilePlace scales;
+  const BlockType* scale_type = nullptr;
+  uint64_t cols = 0;
+  uint64_t group = 0;  // columns; a multiple of those of `type`
+  const BlockType* type = nullptr;
+};
+std::shared_ptr<const RowSource> PackedRows(PackedTensors tensors);
+
 // FP8: `codes` (rows, cols) of e4m3, `scales` (ceil(rows / block_rows), ceil(cols / block_cols)) of numbers. Makes rows of
 // kScaledE4m3, whose columns divide cols and block_cols.
 struct ScaledE4m3Tensors {

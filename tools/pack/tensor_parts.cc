@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_set.h"
 #include "core/base/shape_name.h"
 #include "core/base/status.h"
 #include "core/quant/safetensors_types.h"
@@ -141,11 +142,28 @@ void TakeNumbers(const TensorPart& part, SourceTensor& own) {
   own.bytes = (RowAt(part, part.rows - 1) + (part.cols - 1) * part.col_stride + 1) * own.type->block_bytes;
 }
 
+// Wholes that have a shape that a part asks for: parts that ask for another one of the same whole are another spelling's.
+absl::flat_hash_set<std::string> Fitting(std::span<const TensorPart> parts, const Tensors& tensors) {
+  absl::flat_hash_set<std::string> fitting;
+  for (const TensorPart& part : parts) {
+    const auto whole = tensors.find(part.whole);
+    if (whole != tensors.end() && whole->second.shape == part.whole_shape) fitting.insert(part.whole);
+  }
+  return fitting;
+}
+
+bool HasShape(const TensorPart& part, const Tensors& tensors, const Tensors& wholes) {
+  const auto here = tensors.find(part.whole);
+  return (here != tensors.end() ? here : wholes.find(part.whole))->second.shape == part.whole_shape;
+}
+
 }  // namespace
 
 absl::Status DivideTensors(std::span<const TensorPart> parts, Tensors& tensors) {
   Tensors wholes;
+  const absl::flat_hash_set<std::string> fitting = Fitting(parts, tensors);
   for (const TensorPart& part : parts) {
+    if (fitting.contains(part.whole) && !HasShape(part, tensors, wholes)) continue;
     const bool mxfp4 = !part.scales.empty();
     MOED_RETURN_IF_ERROR(Stack(part, tensors));
     MOED_ASSIGN_OR_RETURN(const SourceTensor* whole, TakeWhole(part.whole, part.whole_shape, mxfp4, tensors, wholes));

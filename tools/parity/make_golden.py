@@ -8,8 +8,8 @@ nearly a tie, so that a difference in rounding cannot flip one.
 
 Each golden.json.xz says what it was made with: mixtral, olmoe, qwen2_moe, qwen2_moe_sparse and qwen3_moe with transformers 4.57.6
 and tokenizers 0.22.2, whose parameters have other shapes than in transformers 5; the others with transformers 5.23.0 and
-tokenizers 0.23.3, but golden_yarn.json.xz, golden_llama3.json.xz, kimi_linear, hy_v3 and those of variants_sigmoid.py and
-variants_later.py with 5.24.0 and 0.23.3. All: torch 2.15.0, safetensors 0.8.0.
+tokenizers 0.23.3, but golden_yarn.json.xz, golden_llama3.json.xz, kimi_linear, hy_v3 and those of variants_sigmoid.py,
+variants_later.py and variants_whole.py with 5.24.0 and 0.23.3. All: torch 2.15.0, safetensors 0.8.0.
 """
 
 import itertools
@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
+from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, PretrainedConfig, PreTrainedModel
 from transformers.integrations.mxfp4 import FP4_VALUES, convert_moe_packed_tensors
 
 from golden import (
@@ -41,6 +41,7 @@ from variants_latent import latent_variants
 from variants_later import flex_olmo_weight, later_variants, llama4_weight
 from variants_recurrent import delta_net_weight, recurrent_weight
 from variants_sigmoid import sigmoid_variants
+from variants_whole import whole_variants
 
 PROMPT_TOKENS = 23
 SMALLEST_SCORE_MARGIN = 0.0002  # the same of scores from 0 to 1; a tenth of it between two weights of a token
@@ -60,12 +61,15 @@ CORRECTIONS = ("e_score_correction_bias", ".expert_bias")
 # or the same token follows again and again.
 FIRST_SEED = {"ernie4_5_moe": 9, "phimoe": 7, "granitemoehybrid": 2, "gemma4_text": 117}
 
+SHORT_YARN: dict[str, Any] = dict(
+    rope_type="yarn", factor=4.0, beta_fast=4.0, beta_slow=0.25, original_max_position_embeddings=40
+)
+
 # Scaled rotations, of contexts shorter than the text or about as long: what config.json says otherwise, and the file it goes to.
 OTHER_ROPES: dict[str, tuple[str, dict[str, Any]]] = {
-    "qwen3_next_experts": (
-        "golden_yarn.json.xz",
-        dict(rope_type="yarn", factor=4.0, beta_fast=4.0, beta_slow=0.25, original_max_position_embeddings=40),
-    ),
+    "qwen3_next_experts": ("golden_yarn.json.xz", SHORT_YARN),
+    # A part of each head turns and has no norm.
+    "glm4v_moe": ("golden_yarn.json.xz", SHORT_YARN),
     "granitemoe": (
         "golden_llama3.json.xz",
         dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=100),
@@ -91,6 +95,12 @@ SAVED_AS_RELEASED += (*latent_variants(COMMON), "qwen3_next", "qwen3_next_expert
 SAVED_AS_RELEASED += ("granitemoehybrid", "granitemoehybrid_rope", "nemotron_h", "kimi_linear", "hy_v3")
 SAVED_AS_RELEASED += (*sigmoid_variants(COMMON),)
 SAVED_AS_RELEASED += (*later_variants(COMMON),)
+SAVED_AS_RELEASED += (*whole_variants(COMMON),)
+
+
+def kind_of(config: PretrainedConfig) -> Any:
+    """The class that makes a model of a configuration; a whole one sees as well."""
+    return AutoModelForImageTextToText if hasattr(config, "text_config") else AutoModelForCausalLM
 
 
 def random_weights(model: torch.nn.Module, seed: int) -> dict[str, torch.Tensor]:
@@ -266,7 +276,8 @@ def quantize_experts(weights: dict[str, torch.Tensor]) -> dict[str, torch.Tensor
 
 def spell_as_released(path: pathlib.Path, quantized: bool) -> None:
     """rope_parameters of transformers 5 as rope_theta and rope_scaling, which it reads as well."""
-    config = json.loads(path.read_text())
+    whole = json.loads(path.read_text())
+    config = whole.get("text_config", whole)
     rope = config.pop("rope_parameters", None)
     if rope is not None and "rope_theta" not in rope:  # by type of layer
         config["rope_parameters"] = rope
@@ -277,7 +288,7 @@ def spell_as_released(path: pathlib.Path, quantized: bool) -> None:
             config["rotary_dim"] = round(partial * config["head_dim"])
         elif partial is not None:
             config["partial_rotary_factor"] = partial
-        config["rope_scaling"] = rope if rope["rope_type"] != "default" else None
+        config["rope_scaling"] = rope if rope != {"rope_type": "default"} else None
     blocks = config.pop("layers_block_type", None)
     if blocks is not None:
         letters = {"linear_attention": "M", "full_attention": "*", "moe": "E", "mlp": "-"}
@@ -287,7 +298,7 @@ def spell_as_released(path: pathlib.Path, quantized: bool) -> None:
         config |= {"global_head_dim": full["head_dim"], "num_global_key_value_heads": full["num_key_value_heads"]}
     if quantized:
         config["quantization_config"] = {"quant_method": "mxfp4", "modules_to_not_convert": ["lm_head"]}
-    path.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
+    path.write_text(json.dumps(whole, indent=2, sort_keys=True) + "\n")
 
 
 class Open(torch.nn.Module):
@@ -361,6 +372,14 @@ def as_minicpm(folder: pathlib.Path, config: PretrainedConfig) -> None:
     (folder / "config.json").write_text(json.dumps(described, indent=2, sort_keys=True) + "\n")
 
 
+def as_released_sight(folder: pathlib.Path) -> None:
+    """Qwen3-VL's experts with inputs before outputs."""
+    tensors = load_file(folder / "model.safetensors")
+    fused = (".experts.gate_up_proj", ".experts.down_proj")
+    turned = {name: tensor.transpose(1, 2).contiguous() if name.endswith(fused) else tensor for name, tensor in tensors.items()}
+    save_file(turned, folder / "model.safetensors", metadata={"format": "pt"})
+
+
 def save_as_released(
     name: str, model: PreTrainedModel, config: PretrainedConfig, folder: pathlib.Path, prompt: list[int]
 ) -> None:
@@ -375,7 +394,9 @@ def save_as_released(
             spell_as_released(folder / "config.json", False)
             if name == "kimi_linear":
                 as_kimi_linear(folder)
-            again = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, **EAGER).eval()
+            if name == "qwen3_vl_moe_experts":
+                as_released_sight(folder)
+            again = kind_of(config).from_pretrained(folder, dtype=torch.float32, **EAGER).eval()
             assert torch.equal(again(torch.tensor([prompt]), use_cache=False).logits, expected), (
                 "the saved files are not the model"
             )
@@ -386,8 +407,11 @@ def golden_with_rope(
     config: PretrainedConfig, rope: dict[str, Any], weights: dict[str, torch.Tensor], seed: int
 ) -> dict[str, Any] | None:
     """As watched_golden_of, of a model that differs in what `rope` says."""
-    changed = {"rope_parameters": config.rope_parameters | rope}
-    model = AutoModelForCausalLM.from_config(type(config)(**(config.to_dict() | changed)), **EAGER)
+    text = config.get_text_config()
+    changed: dict[str, Any] = {"rope_parameters": text.rope_parameters | rope}
+    if text is not config:
+        changed = {"text_config": text.to_dict() | changed}
+    model = kind_of(config).from_config(type(config)(**(config.to_dict() | changed)), **EAGER)
     model.load_state_dict({k: v.float() for k, v in weights.items()}, strict=False)
     return watched_golden_of(model.eval().float(), seed)
 
@@ -407,14 +431,16 @@ def golden_of_rope(config: PretrainedConfig, rope: dict[str, Any], weights: dict
     The weights are given, so prompts are tried in order until one has no near tie.
     """
     tried = (golden_with_rope(config, rope, weights, seed) for seed in itertools.count(1))
-    return next(golden for golden in tried if golden is not None) | {"config": {"rope_scaling": rope}}
+    said = {"rope_scaling": rope}
+    whole = config.get_text_config() is not config
+    return next(golden for golden in tried if golden is not None) | {"config": {"text_config": said} if whole else said}
 
 
 def make(name: str, config: PretrainedConfig, folder: pathlib.Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for seed in range(FIRST_SEED.get(name, 1), 10000):
         torch.manual_seed(seed)
-        model = AutoModelForCausalLM.from_config(config, **EAGER)
+        model = kind_of(config).from_config(config, **EAGER)
         weights = random_weights(model, seed)
         quantized = name.endswith("_mxfp4")
         stored = quantize_experts(weights) if quantized else weights

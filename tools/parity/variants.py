@@ -23,6 +23,7 @@ from variants_latent import latent_variants
 from variants_later import later_variants
 from variants_recurrent import recurrent_variants
 from variants_sigmoid import sigmoid_variants
+from variants_whole import whole_variants
 
 VOCABULARY = 261  # 256 bytes, the special tokens, and a few that the tokenizer does not know
 
@@ -355,4 +356,5 @@ VARIANTS: dict[str, PretrainedConfig] = {
     **sigmoid_variants(COMMON),
     **later_variants(COMMON),
     **kimi_variants(COMMON),
+    **whole_variants(COMMON),
 }

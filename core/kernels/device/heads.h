@@ -43,7 +43,8 @@ __device__ inline void RotateHead(Shared<const float> x, const cuda::HeadsOperat
                                   Shared<float> y) {
   const int half = a.rotary_dims / 2, lane = threadIdx.x % 32;
   for (int pair = lane; pair < half; pair += 32) {
-    const float one = x[a.interleaved ? 2 * pair : pair], other = x[a.interleaved ? 2 * pair + 1 : half + pair];
+    const float one = x[a.interleaved ? 2 * pair : pair] * a.magnitude;
+    const float other = x[a.interleaved ? 2 * pair + 1 : half + pair] * a.magnitude;
     const float sin = sines[pair], cos = sines[half + pair];
     y[pair] = one * cos - other * sin;
     y[half + pair] = other * cos + one * sin;

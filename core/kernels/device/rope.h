@@ -30,7 +30,7 @@ __global__ void Rope(cuda::RopeOperation a) {
     const int heads = min(together, a.heads - first);
     const Global<float> parts = x + static_cast<int64_t>(first) * a.head_dim;
     for (int i = thread; i < heads * a.rotary_dims; i += threads) {
-      staged[i] = parts[static_cast<int64_t>(i / a.rotary_dims) * a.head_dim + i % a.rotary_dims];
+      staged[i] = parts[static_cast<int64_t>(i / a.rotary_dims) * a.head_dim + i % a.rotary_dims] * a.magnitude;
     }
     __syncthreads();
     for (int i = thread; i < heads * half; i += threads) {

@@ -19,8 +19,8 @@ TEST_P(AttentionKernels, Rope) {
   for (const bool interleaved : {false, true}) {
     for (const int heads : {5, 600}) {
       Compare(Gaussian(static_cast<size_t>(3) * heads * 10, 1), [&](ComputeBackend& backend, float* x) {
-        backend.Rope({.heads = heads, .head_dim = 10, .rotary_dims = 8, .interleaved = interleaved}, x, 3, int64_t{10} * heads,
-                     positions.data(), inv_freq);
+        backend.Rope({.heads = heads, .head_dim = 10, .rotary_dims = 8, .interleaved = interleaved, .magnitude = 1.1f}, x, 3,
+                     int64_t{10} * heads, positions.data(), inv_freq);
       });
     }
   }
@@ -37,7 +37,7 @@ TEST_P(AttentionKernels, Heads) {
     const auto page_bytes = static_cast<size_t>(KvPages::PageBytes(shape));
     for (const HeadTransform& transform : {HeadTransform{}, HeadTransform{.rotary_dims = 8, .inv_freq = inv_freq},
                                            HeadTransform{norm, norm, 1e-6f, false, 8, true, inv_freq},
-                                           HeadTransform{norm, nullptr, 1e-6f, true, 8, false, inv_freq}}) {
+                                           HeadTransform{norm, nullptr, 1e-6f, true, 8, false, inv_freq, 1.2f}}) {
       std::vector<float> all = Gaussian(rows * 240, 1);
       all.resize(all.size() + 2 * page_bytes / sizeof(float));
       Compare(all, [&](ComputeBackend& backend, float* query) {

@@ -96,6 +96,7 @@ std::span<const GgufArchitecture> GgufArchitectures() {
       Gemma4Architecture(),     Lfm2MoeArchitecture(),    GraniteHybridArchitecture(), NemotronHMoeArchitecture(),
       AfmoeArchitecture(),      Dots1Architecture(),      ExaoneMoeArchitecture(),     Llama4Architecture(),
       Mistral4Architecture(),   Cohere2MoeArchitecture(), KimiLinearArchitecture(),    HyV3Architecture(),
+      Qwen3VlMoeArchitecture(),
   };
   return kArchitectures;
 }

@@ -35,7 +35,9 @@ absl::StatusOr<ModelSpec> ReadSpec(const GgufModel& model) {
     spec.router_group_rank = spec.router_groups > 1 ? GroupRank::kTwoLargestKeys : GroupRank::kLargestKey;
     spec.router_epsilon = 1e-20;
   } else {
-    reader.Only("expert_weights_norm", {0});
+    // As in config.json.
+    spec.norm_topk_prob = reader.BoolOr("expert_weights_norm", false);
+    if (spec.router_scale != 1 || spec.top_k == 1) reader.Only("expert_weights_norm", {0});
   }
   return reader.Finish(std::move(spec));
 }

@@ -1,5 +1,5 @@
-// glm4moe (GLM-4.5, GLM-4.6, Solar Open): sigmoid scores with a correction, leading dense layers, shared experts, a part of each
-// head rotated, or all of it.
+// glm4moe (GLM-4.5, GLM-4.6, the text part of those that see, Solar Open): sigmoid scores with a correction, leading dense
+// layers, shared experts, a part of each head rotated, or all of it.
 #include <string_view>
 
 #include "core/kernels/router.h"
@@ -14,6 +14,7 @@ constexpr std::string_view kMoreFamilies[] = {"solar_open"};
 
 // The norm before the experts has another name than elsewhere.
 constexpr GgufName kNames[] = {{"ffn_norm", "post_attention_norm.weight"}};
+constexpr std::string_view kMoreFamilies[] = {"glm4v_moe_text"};
 
 absl::StatusOr<ModelSpec> ReadSpec(const GgufModel& model) {
   GgufSpecReader reader(model);

@@ -33,5 +33,6 @@ GgufArchitecture Mistral4Architecture();
 GgufArchitecture Cohere2MoeArchitecture();
 GgufArchitecture KimiLinearArchitecture();
 GgufArchitecture HyV3Architecture();
+GgufArchitecture Qwen3VlMoeArchitecture();
 
 }  // namespace moed

@@ -258,14 +258,23 @@ void RefuseWhatNobodyHas(GgufSpecReader& reader, const GgufOwnKeys& own) {
   reader.Only("attention.causal", {1});
   reader.Only("attention.clamp_kqv", {0});
   if (!own.window) reader.Only("attention.sliding_window", {0});
-  if (!own.rope_scaling) {
-    reader.OnlyText("rope.scaling.type", {"none"});
-    reader.Only("rope.scaling.factor", {0, 1});                             // without a type it means "linear"
-    reader.IntOr("rope.scaling.original_context_length", 0, 0, INT32_MAX);  // counts with a type only
-  }
   reader.Only("rope.scale_linear", {0, 1});
   if (!own.gating) reader.Only("expert_gating_func", {kNoGating, kSoftmaxGating});
   if (!own.weights_scale) reader.Only("expert_weights_scale", {0, 1});
+}
+
+// YaRN, whose borders llama.cpp truncates. The converter says of an attention factor what config.json does.
+void ReadRopeScaling(GgufSpecReader& reader, const GgufOwnKeys& own, ModelSpec& spec) {
+  if (own.rope_scaling) return;
+  const bool may_scale = !own.latent && !own.heads && !own.unrotated;
+  if (may_scale) spec.yarn = ReadGgufYarn(reader, true);
+  if (spec.yarn) {
+    spec.yarn->attention_factor = reader.NumberOr("rope.scaling.yarn_attn_factor", spec.yarn->attention_factor, 1e-3, 1e3);
+    return;
+  }
+  reader.OnlyText("rope.scaling.type", {"none"});
+  reader.Only("rope.scaling.factor", {0, 1});                             // without a type it means "linear"
+  reader.IntOr("rope.scaling.original_context_length", 0, 0, INT32_MAX);  // counts with a type only
 }
 
 }  // namespace
@@ -292,6 +301,7 @@ ModelSpec ReadGgufDecoder(GgufSpecReader& reader, std::string_view family, const
     spec.router_scale = scale == 0 ? 1 : scale;
   }
   RefuseWhatNobodyHas(reader, own);
+  ReadRopeScaling(reader, own, spec);
   return spec;
 }
 

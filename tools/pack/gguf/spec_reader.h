@@ -66,7 +66,7 @@ inline constexpr std::string_view kGgufRmsEps = "attention.layer_norm_rms_epsilo
 struct GgufOwnKeys {
   std::string_view norm_eps = kGgufRmsEps;
   bool window = false;
-  bool rope_scaling = false;
+  bool rope_scaling = false;    // others may have YaRN where all layers turn alike and attention is not latent
   bool partial_rotary = false;  // fewer dimensions may be rotated than a head has; into rotary_dims
   bool gating = false;          // the router's
   bool weights_scale = false;   // of the experts' outputs; into router_scale
