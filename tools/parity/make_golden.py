@@ -8,7 +8,8 @@ nearly a tie, so that a difference in rounding cannot flip one.
 
 Each golden.json.xz says what it was made with: mixtral, olmoe, qwen2_moe, qwen2_moe_sparse and qwen3_moe with transformers 4.57.6
 and tokenizers 0.22.2, whose parameters have other shapes than in transformers 5; the others with transformers 5.23.0 and
-tokenizers 0.23.3, golden_yarn.json.xz, golden_llama3.json.xz and the variants of variants_later.py with 5.24.0 and 0.23.3. All: torch 2.15.0, safetensors 0.8.0.
+tokenizers 0.23.3, golden_yarn.json.xz, golden_llama3.json.xz and the variants of variants_later.py with 5.24.0 and 0.23.3. All:
+torch 2.15.0, safetensors 0.8.0.
 """
 
 import itertools
