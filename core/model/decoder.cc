@@ -138,10 +138,7 @@ void Decoder::PreviewGate(LayerId layer, ExpertProvider& provider) {
 void Decoder::RunLayer(LayerId layer, ExpertProvider& provider) {
   const LayerWeights& weights = weights_.layers[layer.value()];
   if (spec_.BeginsExtraLayers(layer)) prefix_lm_.AddPositions(weights_.extra_positions);
-  if (spec_.parallel) {
-    const size_t floats = static_cast<size_t>(step_.batch.rows()) * spec_.hidden;
-    step_.backend.memory().Copy(step_.scratch.layer_input.data(), step_.scratch.x.data(), floats * sizeof(float));
-  }
+  if (spec_.parallel) step_.CopyRows(step_.scratch.x.data(), step_.batch.rows(), step_.scratch.layer_input.data());
   if (spec_.HasMixer(layer)) RunMixer(layer, weights);
   if (spec_.moe[layer.value()]) {
     ffn_.RunExperts(layer, weights, provider);

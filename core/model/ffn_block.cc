@@ -55,8 +55,7 @@ Activations FfnBlock::NormalizeAndPrepare(const float* norm, const float* bias, 
                                           std::span<std::byte> storage) {
   if (norm == nullptr) {
     const int hidden = step_.spec.hidden;
-    const size_t bytes = static_cast<size_t>(block.count) * hidden * sizeof(float);
-    step_.backend.memory().Copy(NormedRow(block.begin), step_.FfnInput(block), bytes);
+    step_.CopyRows(step_.FfnInput(block), block.count, NormedRow(block.begin));
     return step_.backend.Prepare(NormedRow(block.begin), block.count, hidden, hidden, forms, storage);
   }
   return step_.NormalizeAndPrepare(step_.FfnInput(block), norm, bias, block.count, NormedRow(block.begin), forms, storage);
@@ -244,7 +243,7 @@ void FfnBlock::WeighInputs() {
                            .outputs = NormedRow(block.begin),
                            .x = weighed,
                            .adds = false});
-    step_.backend.memory().Copy(NormedRow(block.begin), weighed, static_cast<size_t>(block.count) * hidden * sizeof(float));
+    step_.CopyRows(weighed, block.count, NormedRow(block.begin));
   });
 }
 

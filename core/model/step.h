@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <numeric>
 
 #include "absl/status/status.h"
 #include "core/base/trace.h"
@@ -57,6 +58,12 @@ struct Step {
     for (int row = 0; row < batch.rows(); row += scratch.block_rows) {
       body(RowBlock{row, std::min(scratch.block_rows, batch.rows() - row)});
     }
+  }
+  // y = x, (rows, hidden), which are apart. An operation like others: it needs no wait.
+  void CopyRows(const float* x, int rows, float* y) const {
+    const std::span<int32_t> all = scratch.slot_places.first(static_cast<size_t>(rows));  // whose own content comes later
+    std::iota(all.begin(), all.end(), 0);
+    backend.GatherRows(x, spec.hidden, all, y);
   }
   // What down reads: activation(gate) * up, or activation(up), of scratch.gate and scratch.up (rows, cols).
   Activations PrepareInner(int rows, int cols, InputForms forms) const {
