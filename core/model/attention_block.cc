@@ -64,7 +64,7 @@ HeadTransform AttentionBlock::TransformOf(LayerId layer, const LayerWeights& wei
     transform.query_norm = weights.q_norm;
     transform.key_norm = weights.k_norm;
   }
-  if (spec.unrotated) return transform;
+  if (!spec.Rotates(layer)) return transform;
   transform.rotary_dims = spec.RotaryDims(rotation);
   transform.interleaved = spec.rope_interleaved;
   transform.inv_freq = inv_freq_ + spec.FirstFrequency(rotation);
@@ -76,15 +76,15 @@ HeadTransform AttentionBlock::TransformOf(LayerId layer, const LayerWeights& wei
 void AttentionBlock::StoreAndAttend(LayerId layer, const LayerWeights& weights, RowBlock block) {
   const ModelSpec& spec = step_.spec;
   Scratch& scratch = step_.scratch;
-  const AttentionShape shape = {
-      .heads = spec.heads,
-      .kv_heads = heads_.kv_heads,
-      .head_dim = heads_.head_dim,
-      .page_tokens = step_.kv.page_tokens(),
-      .scale = static_cast<float>(score_factors_[spec.RotationOf(layer)] * spec.AttentionScale(heads_.head_dim)),
-      .kv_format = step_.kv.format(),
-      .window = spec.WindowOf(layer),
-      .sinks = weights.sinks};
+  const double factor = spec.Rotates(layer) ? score_factors_[spec.RotationOf(layer)] : 1;
+  const AttentionShape shape = {.heads = spec.heads,
+                                .kv_heads = heads_.kv_heads,
+                                .head_dim = heads_.head_dim,
+                                .page_tokens = step_.kv.page_tokens(),
+                                .scale = static_cast<float>(factor * spec.AttentionScale(heads_.head_dim)),
+                                .kv_format = step_.kv.format(),
+                                .window = spec.WindowOf(layer),
+                                .sinks = weights.sinks};
   const HeadTransform transform = TransformOf(layer, weights);
   const int most_rows = shape.window > 0 ? kBlockRows : block.count;  // a ring has no room for more behind its window
   for (int done = 0; done < block.count;) {

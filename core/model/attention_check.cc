@@ -53,7 +53,8 @@ absl::Status CheckLatent(const ModelSpec& spec, const LatentAttention& latent) {
   }
   if (spec.kv_heads != 1) return InvalidArgument("kv_heads = ", spec.kv_heads, "; latent attention has 1");
   if (spec.qkv_bias || spec.attention_sinks || spec.attention_gate || !spec.windows.empty() || !spec.rotations.empty() ||
-      !spec.recurrent.empty() || spec.unrotated || spec.value_norm || spec.qk_norm != ModelSpec::QkNorm::kNone) {
+      !spec.recurrent.empty() || spec.unrotated || !spec.unrotated_layers.empty() || spec.value_norm ||
+      spec.qk_norm != ModelSpec::QkNorm::kNone) {
     return InvalidArgument(
         "latent attention with qkv_bias, attention_sinks, attention_gate, windows, rotations, recurrent layers, unrotated, "
         "qk_norm or value_norm");
@@ -73,9 +74,9 @@ absl::Status CheckAttentionFactor(const ModelSpec& spec, double factor) {
     return InvalidArgument("attention_factor = ", factor,
                            " where a part of a head is rotated and queries have no norm; allowed: 1");
   }
-  if (spec.rotation_count() == 1) return absl::OkStatus();
+  if (spec.rotation_count() == 1 && spec.unrotated_layers.empty()) return absl::OkStatus();
   return InvalidArgument("attention_factor = ", factor, " where a part of a head is rotated, in one of ", spec.rotation_count(),
-                         " ways; allowed: 1");
+                         " ways or not in all layers; allowed: 1");
 }
 
 absl::Status CheckRotation(const ModelSpec& spec, int index) {
@@ -126,6 +127,17 @@ absl::Status CheckRotations(const ModelSpec& spec) {
   return absl::OkStatus();
 }
 
+absl::Status CheckUnrotatedLayers(const ModelSpec& spec) {
+  const std::vector<bool>& still = spec.unrotated_layers;
+  if (still.empty()) return absl::OkStatus();
+  const auto count = std::ranges::count(still, true);
+  if (!spec.unrotated && still.size() == static_cast<size_t>(spec.layers) && count > 0 && count < spec.layers) {
+    return absl::OkStatus();
+  }
+  return InvalidArgument("unrotated_layers has ", still.size(), " entries for ", spec.layers, " layers, of which ", count,
+                         " do not turn", spec.unrotated ? ", with unrotated" : "", "; some must turn, and some not");
+}
+
 absl::Status CheckHeadShape(const ModelSpec& spec, const HeadShape& shape) {
   if (shape.kv_heads < 1 || shape.kv_heads > 1024 || spec.heads % shape.kv_heads != 0) {
     return InvalidArgument("heads = ", spec.heads, " is no multiple of kv_heads = ", shape.kv_heads);
@@ -174,6 +186,7 @@ absl::Status CheckAttention(const ModelSpec& spec) {
     return InvalidArgument("qk_norm_after_rope with a qk_norm of all heads together; allowed: that of each head");
   }
   if (spec.latent) MOED_RETURN_IF_ERROR(CheckLatent(spec, *spec.latent));
+  MOED_RETURN_IF_ERROR(CheckUnrotatedLayers(spec));
   MOED_RETURN_IF_ERROR(CheckRotations(spec));
   return CheckWindows(spec);
 }

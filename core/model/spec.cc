@@ -176,6 +176,7 @@ void DecodeAttention(const Json& json, ModelSpec& spec) {
                                .values_are_keys = heads.value("values_are_keys", false)});
   }
   for (const Json& index : json.value("rotations", Json::array())) spec.rotations.push_back(IntOf(index, 0, INT32_MAX));
+  if (json.contains("unrotated_layers")) json["unrotated_layers"].get_to(spec.unrotated_layers);
   for (const Json& window : json.value("windows", Json::array())) spec.windows.push_back(IntOf(window, 0, INT32_MAX));
   if (json.contains("latent")) {
     const Json& latent = json["latent"];
@@ -289,6 +290,7 @@ std::string SpecToJson(const ModelSpec& spec) {
     json["prefix"] = {{"separator", spec.prefix->separator}, {"expert_capacity", spec.prefix->expert_capacity}};
   }
   if (!spec.windows.empty()) json["windows"] = spec.windows;
+  if (!spec.unrotated_layers.empty()) json["unrotated_layers"] = spec.unrotated_layers;
   if (spec.delta_net) json["delta_net"] = Encode(*spec.delta_net);
   if (spec.mamba2) json["mamba2"] = Encode(*spec.mamba2);
   if (spec.short_convolution) json["short_convolution"] = {{"taps", spec.short_convolution->taps}};

@@ -183,6 +183,8 @@ struct ModelSpec {
   bool attention_sinks = false;  // a learned logit a head that joins the softmax's denominator
   // [layers]: positions that a layer's attention sees, its own included; 0: all. Empty: all layers see all.
   std::vector<int> windows;
+  // [layers]: those whose heads do not turn while others' do. Empty: none.
+  std::vector<bool> unrotated_layers;
   bool unrotated = false;       // heads do not turn: only recurrent layers know the order of positions
   bool attention_gate = false;  // attention's output is multiplied by the sigmoid of a projection of its input
   // Of the recurrent layers, one of these.
@@ -281,6 +283,7 @@ struct ModelSpec {
   }
   // Of heads that are whole in their cache; latent attention keeps what is rotated apart.
   bool RotatesParts() const { return !latent && rotary_dims > 0 && rotary_dims < head_dim; }
+  bool Rotates(LayerId layer) const { return !unrotated && (unrotated_layers.empty() || !unrotated_layers[layer.value()]); }
   int RotationOf(LayerId layer) const { return rotations.empty() ? 0 : rotations[layer.value()]; }
   int rotation_count() const { return 1 + static_cast<int>(more_rotations.size()); }
   Rotation rotation(int index) const {
