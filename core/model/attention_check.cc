@@ -63,26 +63,29 @@ absl::Status CheckLatent(const ModelSpec& spec, const LatentAttention& latent) {
 }
 
 // It is a factor of the scores, which is what it does to queries and keys that are rotated whole and stay as they were rotated.
-// Where a part of each head is, the norm of the queries multiplies that part; all rotations have to have the same then.
-absl::Status CheckAttentionFactor(const ModelSpec& spec, double factor) {
+// Where a part of each head is, the norm of the layer's queries multiplies that part, whatever the context.
+absl::Status CheckAttentionFactor(const ModelSpec& spec, int index, double factor) {
   if (factor == 1 || spec.unrotated) return absl::OkStatus();
   if (spec.qk_norm_after_rope) {
     return InvalidArgument("attention_factor = ", factor, " with a norm of what was rotated; allowed: 1");
   }
-  if (!spec.RotatesParts()) return absl::OkStatus();
+  if (!spec.RotatesParts(index)) return absl::OkStatus();
   if (spec.qk_norm == ModelSpec::QkNorm::kNone) {
     return InvalidArgument("attention_factor = ", factor,
                            " where a part of a head is rotated and queries have no norm; allowed: 1");
   }
-  if (spec.rotation_count() == 1 && spec.unrotated_layers.empty()) return absl::OkStatus();
+  if (spec.short_context == 0 && spec.unrotated_layers.empty()) return absl::OkStatus();
   return InvalidArgument("attention_factor = ", factor, " where a part of a head is rotated, in one of ", spec.rotation_count(),
-                         " ways or not in all layers; allowed: 1");
+                         " ways by the context, or not in all layers; allowed: 1");
 }
 
 absl::Status CheckRotation(const ModelSpec& spec, int index) {
   const Rotation rotation = spec.rotation(index);
   if (!(rotation.theta >= 1 && rotation.theta <= 1e15)) {
     return InvalidArgument("rope_theta = ", rotation.theta, " is outside 1..1e15");
+  }
+  if (const int dims = spec.RotaryDims(index); dims < 2 || dims % 2 != 0 || dims > spec.HeadsOf(index).head_dim) {
+    return InvalidArgument("rotary_dims = ", dims, " is odd or exceeds head_dim = ", spec.HeadsOf(index).head_dim);
   }
   if (rotation.pairs < 0 || 2 * int64_t{rotation.pairs} > spec.RotaryDims(index) || (rotation.pairs > 0 && rotation.yarn)) {
     return InvalidArgument("pairs = ", rotation.pairs, " of a rotation of ", spec.RotaryDims(index), " dimensions",
@@ -91,7 +94,7 @@ absl::Status CheckRotation(const ModelSpec& spec, int index) {
   if (rotation.divided) MOED_RETURN_IF_ERROR(CheckDivisors(spec, index, rotation));
   if (rotation.yarn) MOED_RETURN_IF_ERROR(CheckYarn(*rotation.yarn));
   if (rotation.yarn && rotation.theta <= 1) return InvalidArgument("rope_theta = ", rotation.theta, "; YaRN needs more than 1");
-  return CheckAttentionFactor(spec, rotation.AttentionFactor());
+  return CheckAttentionFactor(spec, index, rotation.AttentionFactor());
 }
 
 // The second rotation is that of long contexts.
@@ -139,8 +142,10 @@ absl::Status CheckUnrotatedLayers(const ModelSpec& spec) {
 }
 
 absl::Status CheckHeadShape(const ModelSpec& spec, const HeadShape& shape) {
-  if (shape.kv_heads < 1 || shape.kv_heads > 1024 || spec.heads % shape.kv_heads != 0) {
-    return InvalidArgument("heads = ", spec.heads, " is no multiple of kv_heads = ", shape.kv_heads);
+  const int heads = spec.QueryHeads(shape);
+  if (heads > 1024) return InvalidArgument("heads = ", heads, " is outside 1..1024");
+  if (shape.kv_heads < 1 || shape.kv_heads > 1024 || heads % shape.kv_heads != 0) {
+    return InvalidArgument("heads = ", heads, " is no multiple of kv_heads = ", shape.kv_heads);
   }
   if (shape.head_dim < 2 || shape.head_dim > kMostHeadDim) {
     return InvalidArgument("head_dim = ", shape.head_dim, " is outside 2..", kMostHeadDim);
@@ -158,10 +163,9 @@ absl::Status CheckHeads(const ModelSpec& spec) {
                            " more rotations");
   }
   for (int i = 0; i < spec.rotation_count(); ++i) MOED_RETURN_IF_ERROR(CheckHeadShape(spec, spec.HeadsOf(i)));
-  if (!spec.more_heads.empty() && (spec.rotary_dims > 0 || !spec.recurrent.empty())) {
-    return InvalidArgument("more_heads with rotary_dims or recurrent layers");
-  }
-  return absl::OkStatus();
+  if (!spec.more_heads.empty() && !spec.recurrent.empty()) return InvalidArgument("more_heads with recurrent layers");
+  if (spec.gate_kind == ModelSpec::GateKind::kSigmoid || spec.attention_gate) return absl::OkStatus();
+  return InvalidArgument("gate_kind without attention_gate");
 }
 
 absl::Status CheckWindows(const ModelSpec& spec) {

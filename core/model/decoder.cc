@@ -138,8 +138,11 @@ void Decoder::PreviewGate(LayerId layer, ExpertProvider& provider) {
 void Decoder::RunLayer(LayerId layer, ExpertProvider& provider) {
   const LayerWeights& weights = weights_.layers[layer.value()];
   if (spec_.BeginsExtraLayers(layer)) prefix_lm_.AddPositions(weights_.extra_positions);
+  const bool has_experts = spec_.moe[layer.value()];
+  if (has_experts && spec_.RoutesEarly()) ffn_.ChooseExperts(layer, weights, provider);
   if (spec_.HasMixer(layer)) RunMixer(layer, weights);
-  if (spec_.moe[layer.value()]) {
+  if (has_experts) {
+    if (!spec_.RoutesEarly()) ffn_.ChooseExperts(layer, weights, provider);
     ffn_.RunExperts(layer, weights, provider);
   } else if (spec_.prefix) {
     prefix_lm_.RunDense(layer, weights);

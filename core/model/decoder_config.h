@@ -31,7 +31,8 @@ struct OwnKeys {
   bool activation = false;
   bool heads = false;  // kv_heads and head_dim, of kinds of layers
   bool quantization = false;
-  bool latent = false;  // multi-head latent attention
+  bool latent = false;           // multi-head latent attention
+  std::string_view family = "";  // where model_type is absent; empty: it has to be there
 };
 
 // The keys that all families share: sizes of attention and embeddings, norms, rope, and refusals of what no family implements.

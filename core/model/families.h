@@ -31,5 +31,9 @@ Family NemotronHFamily();
 Family Gemma4Family();
 Family SwitchTransformersFamily();
 Family GptsanJapaneseFamily();
+Family LagunaFamily();
+Family BailingMoeFamily();
+Family BailingMoeV2Family();
+Family SmallThinkerFamily();
 
 }  // namespace moed

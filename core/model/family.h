@@ -105,6 +105,8 @@ struct Family {
   // the text part's tensors. Empty: there is none.
   std::string_view whole_model_type = "";
   std::string_view whole_prefix = "";
+  // The one of config.json's architectures by which a config.json without a model_type is known. Empty: there is none.
+  std::string_view architecture = "";
 };
 
 std::span<const Family> Families();

@@ -85,6 +85,11 @@ OwnKeys OwnKeysOf(const std::string& family) {
         .default_theta = true,
         .default_layers = true}},
       {"minicpm", {.computed = {"auto_map"}, .default_theta = true}},
+      {"laguna", {.computed = {"auto_map", "partial_rotary_factor"}, .rotations = true}},
+      {"bailing_moe", {{"auto_map"}}},
+      {"bailing_moe_v2", {{"partial_rotary_factor", "rope_parameters.partial_rotary_factor", "auto_map"}}},
+      {"smallthinker",
+       {{"auto_map", "hidden_act"}, "moe_num_active_primary_experts", "moe_num_primary_experts", "moe_ffn_hidden_size"}},
       {"gemma4_text", {{"final_logit_softcapping"}, "top_k_experts", "num_experts", "intermediate_size", true}},
   };
   const auto found = keys.find(family);

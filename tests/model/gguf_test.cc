@@ -55,7 +55,8 @@ const std::map<std::string, nlohmann::json> kWithoutKey = {{"granitemoehybrid", 
                                                            {"nemotron_h", {{"max_position_embeddings", 1 << 20}}},
                                                            {"lfm2_moe", {{"routed_scaling_factor", 1}}},
                                                            {"phimoe", {{"router_jitter_noise", 0.01}}},
-                                                           {"phimoe_longrope", LongRopeInGguf()}};
+                                                           {"phimoe_longrope", LongRopeInGguf()},
+                                                           {"smallthinker_windows", {{"sliding_window_size", 4096}}}};
 
 std::string FolderOf(const std::string& checkpoint) {
   const auto released = kWithoutKey.find(checkpoint);

@@ -47,6 +47,7 @@ PREPARED: dict[str, dict[str, Any]] = {
     "minimax_m2": {"scoring_func": "sigmoid"},
     "nemotron_h": {"mamba_d_head": 7},
     "phimoe": {"architectures": ["PhiMoEForCausalLM"], "original_max_position_embeddings": 160},
+    "smallthinker": {"sliding_window_size": 4096},  # llama.cpp knows no other
 }
 
 

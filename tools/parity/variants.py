@@ -16,8 +16,11 @@ from transformers import (
     Qwen3MoeConfig,
 )
 
+from smallthinker import smallthinker_variants
 from variants_gemma4 import gemma4_variants
+from variants_laguna import laguna_variants
 from variants_latent import latent_variants
+from variants_ling import ling_variants
 from variants_recurrent import recurrent_variants
 
 VOCABULARY = 261  # 256 bytes, the special tokens, and a few that the tokenizer does not know
@@ -332,4 +335,7 @@ VARIANTS: dict[str, PretrainedConfig] = {
     **gemma4_variants(COMMON),
     **latent_variants(COMMON),
     **recurrent_variants(COMMON),
+    **laguna_variants(COMMON),
+    **ling_variants(COMMON),
+    **smallthinker_variants(COMMON),
 }

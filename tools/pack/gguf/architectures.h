@@ -25,5 +25,9 @@ GgufArchitecture Qwen3NextArchitecture();
 GgufArchitecture Qwen35MoeArchitecture();
 GgufArchitecture Gemma4Architecture();
 GgufArchitecture NemotronHMoeArchitecture();
+GgufArchitecture LagunaArchitecture();
+GgufArchitecture BailingMoeArchitecture();
+GgufArchitecture BailingMoe2Architecture();
+GgufArchitecture SmallThinkerArchitecture();
 
 }  // namespace moed

@@ -69,6 +69,15 @@ constexpr Texts kDeepSeekV3 = {
     R"([一-龥぀-ゟ゠-ヿ]+)",
     R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*)" MOED_SPACES};
 constexpr Texts kDeepSeekV3Names = {"deepseek-v3", "hunyuan-dense"};
+
+constexpr Texts kBailing = {
+    R"('(?i:[sdmt]|ll|ve|re)|)" MOED_LEAD R"(\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+)"};
+constexpr Texts kBailingNames = {"bailingmoe", "bailingmoe2", "llada-moe"};
+
+constexpr Texts kLaguna = {
+    R"([^\n]+|[\n]+)",
+    MOED_CONTRACTIONS "|" MOED_LEAD R"(\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*)" MOED_SPACES};
+constexpr Texts kLagunaNames = {"laguna"};
 // clang-format on
 
 #undef MOED_CONTRACTIONS
@@ -94,6 +103,8 @@ constexpr GgufPreTokenizer kPreTokenizers[] = {
     {.names = kDeepSeekLlmNames, .patterns = kDeepSeekLlm},
     {.names = kDeepSeekCoderNames, .patterns = kDeepSeekCoder},
     {.names = kDeepSeekV3Names, .patterns = kDeepSeekV3},
+    {.names = kBailingNames, .patterns = kBailing},
+    {.names = kLagunaNames, .patterns = kLaguna},
 };
 
 }  // namespace
