@@ -32,6 +32,7 @@
 //   latent        the same, the keys being a position's latent and behind it its rotated key, the values its latent
 //   sink          of a head: max is of the scores and the sink; exp(sink - max) is added to the lane sum of e
 //   sigmoid gate  x * sigmoid(gate)
+//   softplus gate x * softplus(gate)
 //   convolution   acc = bias or 0, acc = acc + weight * x, each product rounded, the oldest position first; then acc *
 //                 sigmoid(acc) where there is a SiLU
 //   delta gates   decay = exp(rate * softplus(a + bias)), sigmoid(b); softplus(x) = max(x, 0) + log(1 + exp(-|x|)), the logarithm
@@ -43,6 +44,7 @@
 //   exp           own polynomial (kernels/math.h); silu(x) = x / (1 + exp(-x)), sigmoid(x) = 1 / (1 + exp(-x))
 //   GeGLU         (g / (1 + exp(-(g * fma(b, g * g, a))))) * up, a = 2 sqrt(2 / pi), b = 0.044715 a: GELU in its tanh form
 //   ReLU          0 where x < 0, else x
+//   ReGLU         the ReLU of g, times up
 //   squared ReLU  r * r, r the ReLU of x
 //   soft cap      cap * tanh(x / cap), tanh by own polynomial where |t| < 0.625, else 1 - 2 / (exp(2 |t|) + 1) with t's sign
 //   clamped SwiGLU  (clamp(up, -limit, limit) + 1) * (g / (1 + exp(-(alpha * g)))), g = min(gate, limit)
@@ -306,6 +308,8 @@ class ComputeBackend {
   virtual void Multiply(float* x, const float* by, int64_t n) = 0;
   // x = x * sigmoid(gate), n elements; gate may be x.
   virtual void SigmoidGate(float* x, const float* gate, int64_t n) = 0;
+  // x (n, width): each row times the softplus of its gate, of n gates.
+  virtual void SoftplusGate(float* x, const float* gates, int64_t n, int width) = 0;
 
   // out = silu(gate) * up or another function of both, n elements; out may alias either. Where there is no gate it is null.
   virtual void Activate(const FfnActivation& activation, const float* gate, const float* up, int64_t n, float* out) = 0;

@@ -78,6 +78,7 @@ class CpuBackend final : public ComputeBackend {
   }
   void Multiply(float* x, const float* by, int64_t n) override;
   void SigmoidGate(float* x, const float* gate, int64_t n) override;
+  void SoftplusGate(float* x, const float* gates, int64_t n, int width) override;
   void Activate(const FfnActivation& activation, const float* gate, const float* up, int64_t n, float* out) override;
   void SoftCap(float* x, float cap, int64_t n) override;
   void Softmax(float* x, int rows, int cols) override;
@@ -270,6 +271,16 @@ void CpuBackend::SigmoidGate(float* x, const float* gate, int64_t n) {
   ForElements(n, kExponentialCost, [&](int64_t from, int64_t to) { kernels_.sigmoid_gate(x + from, gate + from, to - from); });
 }
 
+// Few gates have a head each, so many numbers.
+void CpuBackend::SoftplusGate(float* x, const float* gates, int64_t n, int width) {
+  ForElements(n, kExponentialCost + width, [&](int64_t from, int64_t to) {
+    for (int64_t gate = from; gate < to; ++gate) {
+      const float factor = Softplus(gates[gate]);
+      for (int64_t i = gate * width; i < (gate + 1) * width; ++i) x[i] *= factor;
+    }
+  });
+}
+
 void CpuBackend::Activate(const FfnActivation& activation, const float* gate, const float* up, int64_t n, float* out) {
   const bool gated = HasGate(activation.function);
   ForElements(n, gated ? kExponentialCost : 1, [&](int64_t from, int64_t to) {
@@ -286,6 +297,9 @@ void CpuBackend::Activate(const FfnActivation& activation, const float* gate, co
         return kernels_.squared_relu(out + from, count);
       case GateFunction::kRelu:  // the compiler's vectors compare alike
         for (int64_t i = from; i < to; ++i) out[i] = up[i] < 0 ? 0.0f : up[i];
+        return;
+      case GateFunction::kReGlu:
+        for (int64_t i = from; i < to; ++i) out[i] = (gate[i] < 0 ? 0.0f : gate[i]) * up[i];
         return;
     }
   });

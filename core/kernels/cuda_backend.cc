@@ -131,6 +131,9 @@ class CudaBackend final : public ComputeBackend {
   void SigmoidGate(float* x, const float* gate, int64_t n) override {
     Run(kernels_.sigmoid_gate, {.x = x, .gate = gate, .n = n});
   }
+  void SoftplusGate(float* x, const float* gates, int64_t n, int width) override {
+    Run(kernels_.softplus_gate, {.x = x, .gates = gates, .width = width, .n = n * width});
+  }
   void Activate(const FfnActivation& activation, const float* gate, const float* up, int64_t n, float* out) override {
     Run(kernels_.activate, {.activation = activation, .gate = gate, .up = up, .out = out, .n = n});
   }

@@ -16,6 +16,7 @@ struct KernelSet {
   Launcher<ScaleOperation> scale;
   Launcher<MultiplyOperation> multiply;
   Launcher<SigmoidGateOperation> sigmoid_gate;
+  Launcher<SoftplusGateOperation> softplus_gate;
   Launcher<ActivateOperation> activate;
   Launcher<SoftCapOperation> soft_cap;
   Launcher<DeltaGatesOperation> delta_gates;

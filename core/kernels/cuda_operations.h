@@ -40,6 +40,12 @@ struct SigmoidGateOperation {
   const float* gate;
   int64_t n;
 };
+struct SoftplusGateOperation {
+  float* x;
+  const float* gates;
+  int width;  // numbers of a gate
+  int64_t n;
+};
 struct ActivateOperation {
   FfnActivation activation;
   const float* gate;

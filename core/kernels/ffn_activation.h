@@ -7,7 +7,8 @@
 
 namespace moed {
 
-enum class GateFunction : uint8_t { kSwiGlu, kClampedSwiGlu, kGeGlu, kSquaredRelu, kRelu };  // the last two are of ups alone
+// Squared ReLU and ReLU are of ups alone.
+enum class GateFunction : uint8_t { kSwiGlu, kClampedSwiGlu, kGeGlu, kSquaredRelu, kRelu, kReGlu };
 
 constexpr bool HasGate(GateFunction function) {
   return function != GateFunction::kSquaredRelu && function != GateFunction::kRelu;

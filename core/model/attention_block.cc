@@ -25,10 +25,7 @@ void AttentionBlock::Run(LayerId layer, const LayerWeights& weights) {
       ScaleQueries(step_, block, q_width(), step_.scratch.q.data());
     }
     StoreAndAttend(layer, weights, block);
-    if (step_.spec.attention_gate) {
-      step_.backend.SigmoidGate(step_.scratch.attended.data(), step_.scratch.attention_gate.data(),
-                                int64_t{block.count} * q_width());
-    }
+    if (step_.spec.attention_gate) Gate(block);
     step_.ProjectAttended(weights.o, weights.o_bias, block, weights.attn_post_norm);
   });
 }
@@ -43,9 +40,18 @@ void AttentionBlock::ProjectQkv(const LayerWeights& weights, RowBlock block) {
       {weights.q, &input, scratch.q.data(), q_width(), weights.q_bias},
       {weights.k, &input, scratch.k.data(), kv_width(), weights.k_bias},
       {weights.v, &input, scratch.v.data(), kv_width(), weights.v_bias},
-      {weights.attention_gate, &input, scratch.attention_gate.data(), q_width()},
+      {weights.attention_gate, &input, scratch.attention_gate.data(), step_.spec.GateWidth(heads_)},
   };
   step_.Multiply(std::span(jobs).first(heads_.values_are_keys ? 2 : gated ? 4 : 3));
+}
+
+void AttentionBlock::Gate(RowBlock block) {
+  float* const attended = step_.scratch.attended.data();
+  const float* const gate = step_.scratch.attention_gate.data();
+  const int width = step_.spec.GateWidth(heads_);
+  const int64_t gates = int64_t{block.count} * width;
+  if (step_.spec.gate_kind == ModelSpec::GateKind::kSigmoid) return step_.backend.SigmoidGate(attended, gate, gates);
+  step_.backend.SoftplusGate(attended, gate, gates, q_width() / width);
 }
 
 void AttentionBlock::NormalizeValues(RowBlock block) {
@@ -93,7 +99,7 @@ void AttentionBlock::StoreAndAttend(LayerId layer, const LayerWeights& weights, 
   const ModelSpec& spec = step_.spec;
   Scratch& scratch = step_.scratch;
   const double factor = spec.Rotates(layer) ? score_factors_[spec.RotationOf(layer)] : 1;
-  const AttentionShape shape = {.heads = spec.heads,
+  const AttentionShape shape = {.heads = spec.QueryHeads(heads_),
                                 .kv_heads = heads_.kv_heads,
                                 .head_dim = heads_.head_dim,
                                 .page_tokens = step_.kv.page_tokens(),

@@ -23,9 +23,10 @@ class AttentionBlock {
   // Each head by itself, without weights.
   void NormalizeHeads(RowBlock block);
   HeadTransform TransformOf(LayerId layer, const LayerWeights& weights) const;
+  void Gate(RowBlock block);
   void StoreAndAttend(LayerId layer, const LayerWeights& weights, RowBlock block);
 
-  int q_width() const { return step_.spec.heads * heads_.head_dim; }
+  int q_width() const { return step_.spec.QueryHeads(heads_) * heads_.head_dim; }
   int kv_width() const { return heads_.kv_heads * heads_.head_dim; }
 
   Step& step_;

@@ -66,6 +66,9 @@ absl::Status CheckRotation(const ModelSpec& spec, int index) {
   if (!(rotation.theta >= 1 && rotation.theta <= 1e15)) {
     return InvalidArgument("rope_theta = ", rotation.theta, " is outside 1..1e15");
   }
+  if (const int dims = spec.RotaryDims(index); dims < 2 || dims % 2 != 0 || dims > spec.HeadsOf(index).head_dim) {
+    return InvalidArgument("rotary_dims = ", dims, " is odd or exceeds head_dim = ", spec.HeadsOf(index).head_dim);
+  }
   if (rotation.pairs < 0 || 2 * int64_t{rotation.pairs} > spec.RotaryDims(index) || (rotation.pairs > 0 && rotation.yarn)) {
     return InvalidArgument("pairs = ", rotation.pairs, " of a rotation of ", spec.RotaryDims(index), " dimensions",
                            rotation.yarn ? " with YaRN" : "");
@@ -124,8 +127,10 @@ absl::Status CheckUnrotatedLayers(const ModelSpec& spec) {
 }
 
 absl::Status CheckHeadShape(const ModelSpec& spec, const HeadShape& shape) {
-  if (shape.kv_heads < 1 || shape.kv_heads > 1024 || spec.heads % shape.kv_heads != 0) {
-    return InvalidArgument("heads = ", spec.heads, " is no multiple of kv_heads = ", shape.kv_heads);
+  const int heads = spec.QueryHeads(shape);
+  if (heads > 1024) return InvalidArgument("heads = ", heads, " is outside 1..1024");
+  if (shape.kv_heads < 1 || shape.kv_heads > 1024 || heads % shape.kv_heads != 0) {
+    return InvalidArgument("heads = ", heads, " is no multiple of kv_heads = ", shape.kv_heads);
   }
   if (shape.head_dim < 2 || shape.head_dim > kMostHeadDim) {
     return InvalidArgument("head_dim = ", shape.head_dim, " is outside 2..", kMostHeadDim);
@@ -143,10 +148,9 @@ absl::Status CheckHeads(const ModelSpec& spec) {
                            " more rotations");
   }
   for (int i = 0; i < spec.rotation_count(); ++i) MOED_RETURN_IF_ERROR(CheckHeadShape(spec, spec.HeadsOf(i)));
-  if (!spec.more_heads.empty() && (spec.rotary_dims > 0 || !spec.recurrent.empty())) {
-    return InvalidArgument("more_heads with rotary_dims or recurrent layers");
-  }
-  return absl::OkStatus();
+  if (!spec.more_heads.empty() && !spec.recurrent.empty()) return InvalidArgument("more_heads with recurrent layers");
+  if (spec.gate_kind == ModelSpec::GateKind::kSigmoid || spec.attention_gate) return absl::OkStatus();
+  return InvalidArgument("gate_kind without attention_gate");
 }
 
 absl::Status CheckWindows(const ModelSpec& spec) {

@@ -215,6 +215,11 @@ std::vector<std::string> ConfigReader::StringsOr(std::string_view key, size_t co
   return otherwise;
 }
 
+bool ConfigReader::Is(std::string_view key, const Json& value) {
+  const Json* const own = Find(key);
+  return own != nullptr && *own == value;
+}
+
 void ConfigReader::Only(std::string_view key, std::initializer_list<Json> allowed) {
   const Json* value = Find(key);
   if (value == nullptr || std::find(allowed.begin(), allowed.end(), *value) != allowed.end()) return;

@@ -45,6 +45,8 @@ class ConfigReader {
   // An object that must be there, to be read by itself.
   absl::StatusOr<ConfigReader> Object(std::string_view key);
 
+  // Whether the key is there and has this value.
+  bool Is(std::string_view key, const nlohmann::json& value);
   // An error unless the key is absent or has one of these values. Numbers compare by value.
   void Only(std::string_view key, std::initializer_list<nlohmann::json> allowed);
   // Two spellings of one key: the one that is there; an error when both are and differ.
@@ -93,6 +95,9 @@ class ConfigReader {
   // partial_rotary_factor of their pairs turn, the first, by the frequencies of whole heads.
   std::vector<std::optional<Rotation>> ReadRotations(std::span<const std::string_view> layer_types,
                                                      std::span<const int> proportional = {});
+  // The same of heads of so many dimensions, of which a part may turn: the object's partial_rotary_factor, or the model's where
+  // it has none. Every rotation says its dimensions. Beside the objects, original_max_position_embeddings stands for theirs.
+  std::vector<std::optional<Rotation>> ReadPartRotations(std::span<const std::string_view> layer_types, int head_dim);
 
   // quantization_config: absent, or of this method.
   void ReadQuantization(std::string_view method);
@@ -126,6 +131,7 @@ class ConfigReader {
     std::optional<std::string> kind;  // none: there is no such object
   };
   RopeObject ReadRopeObject(std::string_view key, const nlohmann::json* object, const RopeKinds& kinds);
+  void RefuseWithoutTruncate(std::string_view path, const RopeObject& rope);
   double ReadNtkAlpha(std::string_view key, const nlohmann::json& object);
   YarnScaling ReadYarn(std::string_view key, const nlohmann::json& object, const RopeKinds& kinds);
   LongRope ReadLongRope(std::string_view key, const nlohmann::json& object, const RopeKinds& kinds);

@@ -236,6 +236,11 @@ ConfigReader::Rope ConfigReader::ReadRope(const RopeKinds& kinds) {
   return rope;
 }
 
+// transformers looks for it beside the objects, where nobody writes it.
+void ConfigReader::RefuseWithoutTruncate(std::string_view path, const RopeObject& rope) {
+  if (rope.yarn && !rope.yarn->truncate) FailValue(StrCat(path, ".truncate"), false, "true");
+}
+
 std::vector<std::optional<Rotation>> ConfigReader::ReadRotations(std::span<const std::string_view> layer_types,
                                                                  std::span<const int> proportional) {
   constexpr std::string_view kKey = "rope_parameters";
@@ -251,6 +256,7 @@ std::vector<std::optional<Rotation>> ConfigReader::ReadRotations(std::span<const
       continue;
     }
     const RopeObject rope = ReadRopeObject(path, &object, {.proportional = !proportional.empty()});
+    RefuseWithoutTruncate(path, rope);
     if (!rope.theta) Fail(InvalidArgument(name_, ": key ", path, ".rope_theta is missing"));
     const auto at = known - layer_types.begin();
     const double partial = rope.partial.value_or(1);
@@ -261,6 +267,38 @@ std::vector<std::optional<Rotation>> ConfigReader::ReadRotations(std::span<const
     }
     rotations[at] = Rotation{rope.theta.value_or(1), rope.yarn, partial < 1 ? pairs : 0};
   }
+  return rotations;
+}
+
+std::vector<std::optional<Rotation>> ConfigReader::ReadPartRotations(std::span<const std::string_view> layer_types,
+                                                                     int head_dim) {
+  constexpr std::string_view kKey = "rope_parameters", kOriginal = "original_max_position_embeddings";
+  const double others = NumberOr("partial_rotary_factor", 1, 0, 1);
+  std::vector<std::optional<Rotation>> rotations(layer_types.size());
+  const Json* parameters = Find(kKey);
+  if (parameters == nullptr) return rotations;
+  if (!parameters->is_object()) {
+    FailValue(kKey, *parameters, "null or an object");
+    return rotations;
+  }
+  const std::optional<double> original = NumberIn(kKey, *parameters, kOriginal);
+  for (size_t i = 0; i < layer_types.size(); ++i) {
+    const auto found = parameters->find(layer_types[i]);
+    if (found == parameters->end() || found->is_null()) continue;
+    const std::string path = StrCat(kKey, ".", layer_types[i]);
+    Json object = *found;
+    if (original && object.is_object() && object.value("rope_type", Json()) == "yarn") object.emplace(kOriginal, *original);
+    const RopeObject rope = ReadRopeObject(path, &object, {.partial = true});
+    RefuseWithoutTruncate(path, rope);
+    if (!rope.theta) Fail(InvalidArgument(name_, ": key ", path, ".rope_theta is missing"));
+    const double part = rope.partial.value_or(others);
+    const int dims = part > 0 && part <= 1 ? static_cast<int>(head_dim * part) : 0;
+    if (dims < 2) FailValue(StrCat(path, ".partial_rotary_factor"), part, "a number of which a pair at least turns, at most 1");
+    rotations[i] = Rotation{.theta = rope.theta.value_or(1), .yarn = rope.yarn, .rotary_dims = dims};
+  }
+  std::vector<std::string_view> known(layer_types.begin(), layer_types.end());
+  known.push_back(kOriginal);
+  OnlyNames(kKey, *parameters, known);
   return rotations;
 }
 

@@ -139,8 +139,11 @@ void Decoder::RunLayer(LayerId layer, ExpertProvider& provider) {
   const LayerWeights& weights = weights_.layers[layer.value()];
   if (spec_.BeginsExtraLayers(layer)) prefix_lm_.AddPositions(weights_.extra_positions);
   if (spec_.parallel) step_.CopyRows(step_.scratch.x.data(), step_.batch.rows(), step_.scratch.layer_input.data());
+  const bool has_experts = spec_.moe[layer.value()];
+  if (has_experts && spec_.RoutesEarly()) ffn_.ChooseExperts(layer, weights, provider);
   if (spec_.HasMixer(layer)) RunMixer(layer, weights);
-  if (spec_.moe[layer.value()]) {
+  if (has_experts) {
+    if (!spec_.RoutesEarly()) ffn_.ChooseExperts(layer, weights, provider);
     ffn_.RunExperts(layer, weights, provider);
   } else if (spec_.prefix) {
     prefix_lm_.RunDense(layer, weights);

@@ -92,7 +92,8 @@ void ReadDenseFfn(ConfigReader& config, ModelSpec& spec) {
 
 ModelSpec ReadDecoder(ConfigReader& config, const OwnKeys& own) {
   ModelSpec spec;
-  spec.family = config.String("model_type");
+  spec.family = own.family.empty() || config.Has("model_type") ? config.String("model_type") : std::string(own.family);
+  config.Known({"model_type"});
   if (!own.layers) spec.layers = config.Int("num_hidden_layers", 1, 4096);
   spec.hidden = config.Int("hidden_size", 1, 1 << 17);
   spec.heads = config.Int("num_attention_heads", 1, 1024);
@@ -137,9 +138,11 @@ void SetRotating(ModelSpec& spec, const std::vector<bool>& rotate) {
 
 void ReadWindows(ConfigReader& config, ModelSpec& spec, std::vector<std::string> otherwise) {
   const std::vector<std::string> types = config.StringsOr("layer_types", spec.layers, kLayerTypes, std::move(otherwise));
-  const int window = config.IntOr("sliding_window", 0, 1, INT32_MAX);
+  const int window = config.IntOr("sliding_window", 0, 0, INT32_MAX);
   if (std::find(types.begin(), types.end(), kSliding) == types.end()) return;
-  if (window == 0) config.Fail(InvalidArgument("config.json: key sliding_window is missing; layer_types name layers that slide"));
+  if (window == 0) {
+    config.Fail(InvalidArgument("config.json: key sliding_window is missing or 0; layer_types name layers that slide"));
+  }
   for (const std::string& type : types) spec.windows.push_back(type == kSliding ? window : 0);
 }
 

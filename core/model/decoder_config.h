@@ -36,6 +36,7 @@ struct OwnKeys {
   // Of queries, in what YaRN says; heads' sizes are of all dimensions, also of those that do not rotate.
   bool temperature = false;
   std::string_view max_positions = "max_position_embeddings";
+  std::string_view family = "";  // where model_type is absent; empty: it has to be there
 };
 
 // The keys that all families share: sizes of attention and embeddings, norms, rope, and refusals of what no family implements.

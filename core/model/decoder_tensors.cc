@@ -77,18 +77,21 @@ void AddLatentAttention(TensorList& list, const ModelSpec& spec, const LatentAtt
 
 void AddProjections(TensorList& list, const ModelSpec& spec, const HeadShape& heads, const std::string& store,
                     const std::string& checkpoint) {
-  const int q_width = spec.heads * heads.head_dim;
+  const int q_width = spec.QueryHeads(heads) * heads.head_dim;
   const int kv_width = heads.kv_heads * heads.head_dim;
   list.Matrix(store + "q", StrCat(checkpoint, "self_attn.q_proj.", spec.attention_gate ? "query" : "weight"), q_width,
               spec.hidden);
-  if (spec.attention_gate) list.Matrix(store + "attention_gate", checkpoint + "self_attn.q_proj.gate", q_width, spec.hidden);
+  if (spec.attention_gate) {
+    list.Matrix(store + "attention_gate", checkpoint + "self_attn.q_proj.gate", spec.GateWidth(heads), spec.hidden);
+  }
   list.Matrix(store + "k", checkpoint + "self_attn.k_proj.weight", kv_width, spec.hidden);
   if (!heads.values_are_keys) list.Matrix(store + "v", checkpoint + "self_attn.v_proj.weight", kv_width, spec.hidden);
 }
 
-void AddAttention(TensorList& list, const ModelSpec& spec, const HeadShape& heads, const DecoderNames& names,
-                  const std::string& store, const std::string& checkpoint) {
-  const int q_width = spec.heads * heads.head_dim;
+void AddAttention(TensorList& list, const ModelSpec& spec, int rotation, const DecoderNames& names, const std::string& store,
+                  const std::string& checkpoint) {
+  const HeadShape heads = spec.HeadsOf(rotation);
+  const int query_heads = spec.QueryHeads(heads), q_width = query_heads * heads.head_dim;
   const int kv_width = heads.kv_heads * heads.head_dim;
   if (spec.latent) {
     AddLatentAttention(list, spec, *spec.latent, store, checkpoint);
@@ -96,20 +99,20 @@ void AddAttention(TensorList& list, const ModelSpec& spec, const HeadShape& head
     AddProjections(list, spec, heads, store, checkpoint);
   }
   const int value_dim = spec.latent ? spec.latent->value_dim : heads.head_dim;
-  list.Matrix(store + "o", StrCat(checkpoint, "self_attn.", names.o, ".weight"), spec.hidden, spec.heads * value_dim);
+  list.Matrix(store + "o", StrCat(checkpoint, "self_attn.", names.o, ".weight"), spec.hidden, query_heads * value_dim);
   if (spec.qkv_bias) {
     list.Vector(store + "q_bias", checkpoint + "self_attn.q_proj.bias", q_width);
     list.Vector(store + "k_bias", checkpoint + "self_attn.k_proj.bias", kv_width);
     list.Vector(store + "v_bias", checkpoint + "self_attn.v_proj.bias", kv_width);
   }
   if (spec.o_bias) list.Vector(store + "o_bias", StrCat(checkpoint, "self_attn.", names.o, ".bias"), spec.hidden);
-  if (spec.attention_sinks) list.Vector(store + "sinks", checkpoint + "self_attn.sinks", spec.heads);
+  if (spec.attention_sinks) list.Vector(store + "sinks", checkpoint + "self_attn.sinks", query_heads);
   if (spec.qk_norm != ModelSpec::QkNorm::kNone && spec.qk_norm != ModelSpec::QkNorm::kUnit) {
     const bool per_head = spec.qk_norm == ModelSpec::QkNorm::kPerHead;
     list.Spelled(store + "q_norm", StrCat(checkpoint, "self_attn.", names.q_norm, ".weight"), per_head ? heads.head_dim : q_width,
                  names.norms);
-    if (const double factor = spec.QueryPartFactor(); factor != 1) {
-      list.ScaleParts({.head_dim = heads.head_dim, .dims = spec.rotary_dims, .factor = factor});
+    if (const double factor = spec.QueryPartFactor(rotation); factor != 1) {
+      list.ScaleParts({.head_dim = heads.head_dim, .dims = spec.RotaryDims(rotation), .factor = factor});
     }
     list.Spelled(store + "k_norm", StrCat(checkpoint, "self_attn.", names.k_norm, ".weight"),
                  per_head ? heads.head_dim : kv_width, names.norms);
@@ -231,7 +234,7 @@ void AddFfn(TensorList& list, const ModelSpec& spec, bool moe, const DecoderName
 
 std::vector<TrunkTensor> DecoderTensors(const ModelSpec& spec, const DecoderNames& names) {
   TensorList list;
-  list.Matrix("embed", "model.embed_tokens.weight", spec.vocabulary, spec.hidden);
+  list.Matrix("embed", StrCat("model.", names.embed, ".weight"), spec.vocabulary, spec.hidden);
   if (!spec.tied_embeddings) list.Matrix("head", "lm_head.weight", spec.vocabulary, spec.hidden);
   if (spec.head_bias) list.Vector("head_bias", "lm_head.bias", spec.vocabulary);
   list.Norm("final_norm", StrCat("model.", names.final_norm), spec, names);
@@ -242,7 +245,7 @@ std::vector<TrunkTensor> DecoderTensors(const ModelSpec& spec, const DecoderName
     if (spec.HasMixer(id) && !spec.NormsBehind())
       list.Norm(store + "attn_norm", StrCat(checkpoint, names.attention_norm), spec, names);
     if (spec.IsRecurrent(id)) AddRecurrence(list, spec, store, checkpoint);
-    if (spec.HasAttention(id)) AddAttention(list, spec, spec.HeadsOf(id), names, store, checkpoint);
+    if (spec.HasAttention(id)) AddAttention(list, spec, spec.RotationOf(id), names, store, checkpoint);
     if (spec.HasFfn(id)) AddFfn(list, spec, spec.moe[layer], names, store, checkpoint);
     AddOwnVectors(list, spec, store);
     list.Rename(store, checkpoint, names.own);

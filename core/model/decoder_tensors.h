@@ -27,6 +27,7 @@ struct DecoderNames {
   std::string_view k_norm = "k_norm";
   std::string_view attention_norm = "input_layernorm";
   std::string_view ffn_norm = "post_attention_layernorm";
+  std::string_view embed = "embed_tokens";                                             // model.`embed`.weight
   std::string_view final_norm = "norm";                                                // model.`final_norm`
   std::string_view o = "o_proj";                                                       // self_attn.`o`
   std::string_view dense = "mlp";                                                      // the block of a layer without experts

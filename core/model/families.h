@@ -46,5 +46,9 @@ Family HyV3Family();
 Family Qwen3VlMoeFamily();
 Family Qwen3OmniMoeFamily();
 Family Glm4vMoeFamily();
+Family LagunaFamily();
+Family BailingMoeFamily();
+Family BailingMoeV2Family();
+Family SmallThinkerFamily();
 
 }  // namespace moed

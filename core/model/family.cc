@@ -51,6 +51,10 @@ std::span<const Family> Families() {
       Qwen3VlMoeFamily(),
       Qwen3OmniMoeFamily(),
       Glm4vMoeFamily(),
+      LagunaFamily(),
+      BailingMoeFamily(),
+      BailingMoeV2Family(),
+      SmallThinkerFamily(),
   };
   return kFamilies;
 }
@@ -68,6 +72,10 @@ absl::StatusOr<const Family*> FamilyNamed(std::string_view model_type) {
 
 absl::StatusOr<const Family*> FamilyOf(std::string_view config_json) {
   MOED_ASSIGN_OR_RETURN(ConfigReader config, ConfigReader::Parse("config.json", config_json));
+  for (const Family& family : Families()) {
+    const bool named = !family.architecture.empty() && config.Is("architectures", {family.architecture});
+    if (named && !config.Has("model_type")) return &family;
+  }
   const std::string model_type = config.String("model_type");
   MOED_RETURN_IF_ERROR(config.status());
   return FamilyNamed(model_type);

@@ -114,6 +114,8 @@ struct Family {
   std::string_view whole_model_type = "";
   std::string_view whole_prefix = "";
   std::span<const NameBeginning> whole_names = {};  // of the text part's other tensors
+  // The one of config.json's architectures by which a config.json without a model_type is known. Empty: there is none.
+  std::string_view architecture = "";
 };
 
 std::span<const Family> Families();

@@ -23,27 +23,35 @@ void FfnBlock::RunDense(LayerId layer, const LayerWeights& weights) {
   });
 }
 
-void FfnBlock::RunWhole(LayerId layer, const LayerWeights& weights) {
+void FfnBlock::ChooseWhole(LayerId layer, const LayerWeights& weights) {
   const Scratch& scratch = step_.scratch;
   whole_.BeginLayer(layer);
-  const Activations routed = ComputeRouter(layer, weights);
+  routed_ = ComputeRouter(layer, weights);
   step_.backend.Route(RouterOf(step_.spec, weights), scratch.router.data(), step_.batch.rows(), scratch.choices.data());
-  const Activations input = PrepareAndShare(layer, weights, routed);
+}
+
+void FfnBlock::RunWhole(LayerId layer, const LayerWeights& weights) {
+  const Activations input = PrepareAndShare(layer, weights);
   whole_.ComputeExperts(layer, weights.expert_bias, input);
   Combine(layer, weights);
 }
 
-// Shared expert and experts while the reads that Begin queued are under way.
-void FfnBlock::RunExperts(LayerId layer, const LayerWeights& weights, ExpertProvider& provider) {
-  if (whole_.runs()) return RunWhole(layer, weights);
-  const Activations routed = ComputeRouter(layer, weights);
+void FfnBlock::ChooseExperts(LayerId layer, const LayerWeights& weights, ExpertProvider& provider) {
+  if (whole_.runs()) return ChooseWhole(layer, weights);
+  routed_ = ComputeRouter(layer, weights);
   if (const absl::Status routed = Route(layer, weights, provider); !routed.ok()) {
     step_.batch.FailAll(routed);
     return DropFailed();
   }
   GroupSlots(layer);
   provider.Begin({layer, step_.scratch.routing.first(step_.batch.rows())});
-  const Activations input = PrepareAndShare(layer, weights, routed);
+}
+
+// Shared expert and experts while the reads that Begin queued are under way.
+void FfnBlock::RunExperts(LayerId layer, const LayerWeights& weights, ExpertProvider& provider) {
+  if (step_.batch.rows() == 0) return;
+  if (whole_.runs()) return RunWhole(layer, weights);
+  const Activations input = PrepareAndShare(layer, weights);
   if (step_.spec.prefix) ComputeBypass(layer, weights, input);
   experts_.Run(layer, weights.expert_bias, input, provider, beside_ ? &*beside_ : nullptr);
   if (step_.spec.prefix) PassThroughDropped();
@@ -75,7 +83,7 @@ Activations FfnBlock::Inner(const FfnWeights& weights, const Activations& input)
 
 Activations FfnBlock::ComputeRouter(LayerId layer, const LayerWeights& weights) {
   Scratch& scratch = step_.scratch;
-  const bool gated = step_.spec.shared_gate, own_norm = step_.spec.NormsAround();
+  const bool gated = step_.spec.shared_gate, own_norm = NormsApart();
   const bool shares = !own_norm && !step_.spec.weighs_inputs && step_.one_block();
   const InputForms forms = InputForms::Of({weights.router.format, (gated ? weights.shared_gate : weights.router).format}) |
                            (shares ? step_.expert_inputs : InputForms{});
@@ -145,10 +153,10 @@ void FfnBlock::CallGateHooks(LayerId layer, ExpertProvider& provider) {
   }
 }
 
-// Where a device computes it would be one more wait.
+// Where a device computes it would be one more wait; where the router reads what is there already, it routes next.
 void FfnBlock::PreviewGate(LayerId next, const LayerWeights& weights, ExpertProvider& provider) {
   const bool on_processor = &step_.backend.memory() == &BackendMemory::Host();
-  if (whole_.runs() || !on_processor || !provider.WantsPreview()) return;
+  if (whole_.runs() || !on_processor || step_.spec.RoutesEarly() || !provider.WantsPreview()) return;
   const Scratch& scratch = step_.scratch;
   const auto hidden = static_cast<size_t>(step_.spec.hidden);
   const float* const norm = step_.spec.NormsAround() ? weights.router_norm : weights.ffn_norm;
@@ -217,14 +225,14 @@ void FfnBlock::GroupSlots(LayerId layer) {
 }
 
 // What is weighed takes the place of what the shared expert reads.
-Activations FfnBlock::PrepareAndShare(LayerId layer, const LayerWeights& weights, const Activations& routed) {
+Activations FfnBlock::PrepareAndShare(LayerId layer, const LayerWeights& weights) {
   const bool shared = step_.spec.shared_ffn > 0;
   if (step_.spec.weighs_inputs) {
     if (shared) ComputeShared(layer, weights, {});
     WeighInputs();
-    return PrepareExperts(weights, {});
+    return PrepareExperts(weights);
   }
-  const Activations input = PrepareExperts(weights, routed);
+  const Activations input = PrepareExperts(weights);
   if (shared) ComputeShared(layer, weights, input);
   return input;
 }
@@ -247,11 +255,11 @@ void FfnBlock::WeighInputs() {
   });
 }
 
-Activations FfnBlock::PrepareExperts(const LayerWeights& weights, const Activations& routed) {
-  if (routed.tokens > 0) return routed;
+Activations FfnBlock::PrepareExperts(const LayerWeights& weights) {
+  if (routed_.tokens > 0) return routed_;
   const RowBlock all = {0, step_.batch.rows()};
   const std::span<std::byte> storage = step_.scratch.input_storage;
-  if (step_.spec.NormsAround()) return NormalizeAndPrepare(weights.ffn_norm, nullptr, all, step_.expert_inputs, storage);
+  if (NormsApart()) return NormalizeAndPrepare(weights.ffn_norm, weights.ffn_norm_bias, all, step_.expert_inputs, storage);
   return step_.backend.Prepare(NormedRow(0), all.count, step_.spec.hidden, step_.spec.hidden, step_.expert_inputs, storage);
 }
 

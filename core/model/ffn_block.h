@@ -19,8 +19,10 @@ class FfnBlock {
   FfnBlock(Step& step, ComputeBackend* processor);
 
   void RunDense(LayerId layer, const LayerWeights& weights);
-  // Chunks whose tokens chose an expert that could not be read leave the batch with its error, all of them where the backend
-  // failed.
+  // What the tokens choose, and the reads of it begin; all chunks leave the batch where the backend failed. Before RunExperts of
+  // the layer, or sooner where the router reads something else.
+  void ChooseExperts(LayerId layer, const LayerWeights& weights, ExpertProvider& provider);
+  // Chunks whose tokens chose an expert that could not be read leave the batch with its error.
   void RunExperts(LayerId layer, const LayerWeights& weights, ExpertProvider& provider);
   // Between the layer before and `next`, of whose experts the provider may hear something sooner.
   void PreviewGate(LayerId next, const LayerWeights& weights, ExpertProvider& provider);
@@ -39,6 +41,7 @@ class FfnBlock {
                                   std::span<std::byte> storage);
 
   // Without a wait.
+  void ChooseWhole(LayerId layer, const LayerWeights& weights);
   void RunWhole(LayerId layer, const LayerWeights& weights);
   // Logits of the router and of the shared expert's gate. Where it is the experts' as well, their input of all rows; else none.
   Activations ComputeRouter(LayerId layer, const LayerWeights& weights);
@@ -54,11 +57,13 @@ class FfnBlock {
   void GroupSlots(LayerId layer);
   // What an expert has no room for any more becomes a choice of none.
   void DropBeyondCapacity(int capacity);
-  // ComputeShared, and the input of all rows' experts; `routed`: what ComputeRouter made.
-  Activations PrepareAndShare(LayerId layer, const LayerWeights& weights, const Activations& routed);
+  // Whether what the experts read is normed apart from what the router reads.
+  bool NormsApart() const { return step_.spec.NormsAround() || step_.spec.RoutesEarly(); }
+  // ComputeShared, and the input of all rows' experts.
+  Activations PrepareAndShare(LayerId layer, const LayerWeights& weights);
   // Rows of scratch.normed are multiplied by the weights of their choices, one each.
   void WeighInputs();
-  Activations PrepareExperts(const LayerWeights& weights, const Activations& routed);
+  Activations PrepareExperts(const LayerWeights& weights);
   // To scratch.shared. `input`: that of the experts, which is the shared expert's where it has no norm of its own.
   void ComputeShared(LayerId layer, const LayerWeights& weights, const Activations& input);
   void Combine(LayerId layer, const LayerWeights& weights);
@@ -86,6 +91,7 @@ class FfnBlock {
   ExpertBlock experts_;
   std::optional<ProcessorExperts> beside_;
   WholeStep whole_;
+  Activations routed_;  // of the layer whose experts are chosen: what ComputeRouter made
 };
 
 }  // namespace moed

@@ -48,6 +48,12 @@ void AddRows(std::span<const NamedRows> rows, int hidden, const std::string& pre
 
 }  // namespace
 
+void AddQueryKeyValue(const ModelSpec& spec, const std::string& prefix, std::vector<TensorPart>& parts) {
+  const int keys = spec.kv_heads * spec.head_dim;
+  const NamedRows rows[] = {{"query", spec.heads * spec.head_dim}, {"key", keys}, {"value", keys}};
+  AddRows(rows, spec.hidden, prefix, parts);
+}
+
 void AddMamba2Projections(const Mamba2Shape& shape, int hidden, const std::string& prefix, std::vector<TensorPart>& parts) {
   const NamedRows rows[] = {{"gate", shape.Width()},
                             {"value", shape.Width()},

@@ -21,6 +21,9 @@ TensorPart PartOf(std::string name, int rows, int cols, const RowsOf& from);
 // The weights of a depthwise convolution as (taps, channels); they stand by channel in `whole`, (channels, 1, taps) or, `flat`,
 // (channels, taps).
 TensorPart TapsOf(std::string name, std::string whole, int channels, int taps, bool flat = false);
+// `prefix` + query, key and value: the rows of `prefix` + weight, one below the other, of layers whose heads are those of the
+// model.
+void AddQueryKeyValue(const ModelSpec& spec, const std::string& prefix, std::vector<TensorPart>& parts);
 // `prefix` + gate, value, key, query and step: the rows of `prefix` + weight, one below the other, as Mamba-2 has them.
 void AddMamba2Projections(const Mamba2Shape& shape, int hidden, const std::string& prefix, std::vector<TensorPart>& parts);
 // `prefix` + key, gate and value: the rows of `prefix` + weight, as a short convolution has them.

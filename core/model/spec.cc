@@ -32,7 +32,13 @@ constexpr Named<ModelSpec::Norms> kNorms[] = {{ModelSpec::Norms::kBefore, "befor
 constexpr Named<Activation> kActivations[] = {{Activation::kSilu, "silu"},
                                               {Activation::kGelu, "gelu"},
                                               {Activation::kSquaredRelu, "squared_relu"},
-                                              {Activation::kRelu, "relu"}};
+                                              {Activation::kRelu, "relu"},
+                                              {Activation::kGatedRelu, "gated_relu"}};
+constexpr Named<ModelSpec::GateKind> kGateKinds[] = {{ModelSpec::GateKind::kSigmoid, "sigmoid"},
+                                                     {ModelSpec::GateKind::kSoftplus, "softplus"},
+                                                     {ModelSpec::GateKind::kHeadSoftplus, "head_softplus"}};
+constexpr Named<ModelSpec::RouterInput> kRouterInputs[] = {{ModelSpec::RouterInput::kFfn, "ffn"},
+                                                           {ModelSpec::RouterInput::kLayer, "layer"}};
 constexpr Named<RouterScoring> kScorings[] = {{RouterScoring::kSoftmax, "softmax"},
                                               {RouterScoring::kSigmoid, "sigmoid"},
                                               {RouterScoring::kSparsemixer, "sparsemixer"},
@@ -101,12 +107,14 @@ Json Encode(const Rotation& rotation) {
   if (rotation.yarn) json["yarn"] = Encode(*rotation.yarn);
   if (rotation.divided) json["divided"] = Encode(*rotation.divided);
   if (rotation.pairs != 0) json["pairs"] = rotation.pairs;
+  if (rotation.rotary_dims != 0) json["rotary_dims"] = rotation.rotary_dims;
   return json;
 }
 
 Json Encode(const HeadShape& heads) {
   Json json = {{"kv_heads", heads.kv_heads}, {"head_dim", heads.head_dim}};
   if (heads.values_are_keys) json["values_are_keys"] = true;
+  if (heads.heads != 0) json["heads"] = heads.heads;
   return json;
 }
 
@@ -190,12 +198,16 @@ void DecodeAttention(const Json& json, ModelSpec& spec) {
     if (rotation.contains("yarn")) spec.more_rotations.back().yarn = DecodeYarn(rotation["yarn"]);
     if (rotation.contains("divided")) spec.more_rotations.back().divided = DecodeDivisors(rotation["divided"]);
     if (rotation.contains("pairs")) spec.more_rotations.back().pairs = IntOf(rotation["pairs"], 1, INT32_MAX);
+    if (rotation.contains("rotary_dims")) {
+      spec.more_rotations.back().rotary_dims = IntOf(rotation["rotary_dims"], 1, INT32_MAX);
+    }
   }
   spec.values_are_keys = json.value("values_are_keys", false);
   for (const Json& heads : json.value("more_heads", Json::array())) {
     spec.more_heads.push_back({.kv_heads = IntOf(heads.at("kv_heads"), 1, INT32_MAX),
                                .head_dim = IntOf(heads.at("head_dim"), 1, INT32_MAX),
-                               .values_are_keys = heads.value("values_are_keys", false)});
+                               .values_are_keys = heads.value("values_are_keys", false),
+                               .heads = heads.contains("heads") ? IntOf(heads["heads"], 1, INT32_MAX) : 0});
   }
   for (const Json& index : json.value("rotations", Json::array())) spec.rotations.push_back(IntOf(index, 0, INT32_MAX));
   if (json.contains("unrotated_layers")) json["unrotated_layers"].get_to(spec.unrotated_layers);
@@ -244,6 +256,8 @@ ModelSpec Decode(const Json& json) {
   }
   FromName(kQkNorms, json.at("qk_norm").get<std::string>(), spec.qk_norm);
   FromName(kNorms, json.value("norms", kNorms[0].name), spec.norms);
+  FromName(kGateKinds, json.value("gate_kind", kGateKinds[0].name), spec.gate_kind);
+  FromName(kRouterInputs, json.value("router_input", kRouterInputs[0].name), spec.router_input);
   FromName(kActivations, json.value("activation", kActivations[0].name), spec.activation);
   FromName(kScorings, json.value("router_scoring", kScorings[0].name), spec.router_scoring);
   FromName(kGroupRanks, json.value("router_group_rank", kGroupRanks[0].name), spec.router_group_rank);
@@ -273,7 +287,9 @@ Recurrence ModelSpec::recurrence() const {
 
 int64_t ModelSpec::LargestQueryWidth() const {
   int64_t width = 0;
-  for (int i = 0; i < rotation_count(); ++i) width = std::max(width, int64_t{heads} * HeadsOf(i).head_dim);
+  for (int i = 0; i < rotation_count(); ++i) {
+    width = std::max(width, int64_t{QueryHeads(HeadsOf(i))} * HeadsOf(i).head_dim);
+  }
   return width;
 }
 
@@ -319,6 +335,7 @@ std::string SpecToJson(const ModelSpec& spec) {
   if (spec.windows_are_chunks) json["windows_are_chunks"] = true;
   if (spec.temperature) json["temperature"] = Encode(*spec.temperature);
   if (spec.weighs_inputs) json["weighs_inputs"] = true;
+  if (!spec.unrotated_layers.empty()) json["unrotated_layers"] = spec.unrotated_layers;
   if (spec.delta_net) json["delta_net"] = Encode(*spec.delta_net);
   if (spec.mamba2) json["mamba2"] = Encode(*spec.mamba2);
   if (spec.short_convolution) json["short_convolution"] = {{"taps", spec.short_convolution->taps}};
@@ -327,6 +344,8 @@ std::string SpecToJson(const ModelSpec& spec) {
   if (spec.swiglu_limits) json["swiglu_limits"] = {{"alpha", spec.swiglu_limits->alpha}, {"limit", spec.swiglu_limits->limit}};
   json["qk_norm"] = NameOf(kQkNorms, spec.qk_norm);
   if (spec.norms != kNorms[0].value) json["norms"] = NameOf(kNorms, spec.norms);
+  if (spec.gate_kind != kGateKinds[0].value) json["gate_kind"] = NameOf(kGateKinds, spec.gate_kind);
+  if (spec.router_input != kRouterInputs[0].value) json["router_input"] = NameOf(kRouterInputs, spec.router_input);
   if (spec.activation != kActivations[0].value) json["activation"] = NameOf(kActivations, spec.activation);
   if (spec.router_scoring != kScorings[0].value) json["router_scoring"] = NameOf(kScorings, spec.router_scoring);
   if (spec.router_group_rank != kGroupRanks[0].value) json["router_group_rank"] = NameOf(kGroupRanks, spec.router_group_rank);

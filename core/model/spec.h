@@ -41,6 +41,7 @@ struct Rotation {
   std::optional<YarnScaling> yarn;
   int pairs = 0;  // that turn, the first; the frequencies of the others are 0. 0: all turn
   std::optional<FrequencyDivisors> divided;
+  int rotary_dims = 0;  // of head_dim, the first, where they differ from the model's; of rotations 1, 2, ... alone
   double AttentionFactor() const { return yarn ? yarn->attention_factor : divided ? divided->attention_factor : 1; }
   bool operator==(const Rotation&) const = default;
 };
@@ -50,12 +51,13 @@ struct HeadShape {
   int kv_heads = 0;
   int head_dim = 0;
   bool values_are_keys = false;  // as the keys are before their norm and rotation: one projection makes both
+  int heads = 0;                 // of queries, where they are others than the model's
   bool operator==(const HeadShape&) const = default;
 };
 
 // What the gate of a feed-forward block goes through before it is multiplied with up. ReLU and its square: what up itself goes
-// through, and there is no gate.
-enum class Activation : uint8_t { kSilu, kGelu, kSquaredRelu, kRelu };  // GELU in its tanh form
+// through, and there is no gate. Gated ReLU is one of the gate.
+enum class Activation : uint8_t { kSilu, kGelu, kSquaredRelu, kRelu, kGatedRelu };  // GELU in its tanh form
 
 // As SwiGluClamp of core/kernels.
 struct SwiGluLimits {
@@ -208,6 +210,9 @@ struct ModelSpec {
   bool unrotated = false;       // heads do not turn: only recurrent layers know the order of positions. rotary_dims of
                                 // latent attention are then as they were projected
   bool attention_gate = false;  // attention's output is multiplied by the sigmoid of a projection of its input
+  // What else than the sigmoid it may be: the softplus, of a number of the projection for each number, or one for a whole head.
+  enum class GateKind { kSigmoid, kSoftplus, kHeadSoftplus };
+  GateKind gate_kind = GateKind::kSigmoid;
   // Of the recurrent layers, one of these.
   std::optional<DeltaNetShape> delta_net;
   std::optional<Mamba2Shape> mamba2;
@@ -250,6 +255,10 @@ struct ModelSpec {
   int dense_ffn = 0;                          // of layers without experts; 0 when there are none
   std::vector<bool> moe;                      // [layers]
 
+  // What the router reads: what feed-forward blocks read, or what the layer reads, before attention and without a norm. Then a
+  // layer's experts are known, and their reads begin, while its attention is computed.
+  enum class RouterInput { kFfn, kLayer };
+  RouterInput router_input = RouterInput::kFfn;
   // How the router chooses, see kernels/router.h.
   bool router_bias = false;  // added to the logits
   RouterScoring router_scoring = RouterScoring::kSoftmax;
@@ -287,7 +296,7 @@ struct ModelSpec {
   }
   bool HasFfn(LayerId layer) const { return mixers.empty() || !mixers[layer.value()]; }
   // Whether feed-forward blocks, experts as well, have a gate beside up.
-  bool gated() const { return activation == Activation::kSilu || activation == Activation::kGelu; }
+  bool gated() const { return activation != Activation::kSquaredRelu && activation != Activation::kRelu; }
   // Of the recurrent layers; all zero where there are none.
   Recurrence recurrence() const;
   // Of float32 that the layer keeps of each sequence beside keys and values; 0: none.
@@ -296,27 +305,28 @@ struct ModelSpec {
   double AttentionScale(int dim) const {
     return attention_scale == 0 ? 1 / std::sqrt(static_cast<double>(dim)) : attention_scale;
   }
+  bool RoutesEarly() const { return router_input == RouterInput::kLayer; }
   bool NormsAround() const { return norms == Norms::kAround; }
   bool NormsBehind() const { return norms == Norms::kBehind; }
   // A rotation's attention factor multiplies what turns of queries and keys. Where a norm follows, where a part of each head
-  // turns and queries have no norm, or layers turn differently, the rotation itself does so: by this number.
+  // turns and queries have no norm, some layers do not turn or the context decides, the rotation itself does so: by this number.
   double RotationMagnitude(int index) const {
-    const bool apart = RotatesParts() && (qk_norm == QkNorm::kNone || rotation_count() > 1 || !unrotated_layers.empty());
+    const bool apart = RotatesParts(index) && (qk_norm == QkNorm::kNone || short_context > 0 || !unrotated_layers.empty());
     return !unrotated && (qk_norm_after_rope || apart) ? rotation(index).AttentionFactor() : 1;
   }
   // What it does to the product of a query and a key that are rotated whole.
   double ScoreFactor(int index) const {
-    const double factor = unrotated || qk_norm_after_rope || RotatesParts() ? 1 : rotation(index).AttentionFactor();
+    const double factor = unrotated || qk_norm_after_rope || RotatesParts(index) ? 1 : rotation(index).AttentionFactor();
     return factor * factor;
   }
   // The same where a part of each head is rotated: the norm of the queries multiplies that part by it.
-  double QueryPartFactor() const {
-    const bool norm_has_it = !unrotated && RotatesParts() && RotationMagnitude(0) == 1;
-    const double factor = norm_has_it ? rotation(0).AttentionFactor() : 1;
+  double QueryPartFactor(int index = 0) const {
+    const bool norm_has_it = !unrotated && RotatesParts(index) && RotationMagnitude(index) == 1;
+    const double factor = norm_has_it ? rotation(index).AttentionFactor() : 1;
     return factor * factor;
   }
   // Of heads that are whole in their cache; latent attention keeps what is rotated apart.
-  bool RotatesParts() const { return !latent && rotary_dims > 0 && rotary_dims < head_dim; }
+  bool RotatesParts(int index = 0) const { return !latent && RotaryDims(index) < HeadsOf(index).head_dim; }
   bool Rotates(LayerId layer) const { return !unrotated && (unrotated_layers.empty() || !unrotated_layers[layer.value()]); }
   int RotationOf(LayerId layer) const { return rotations.empty() ? 0 : rotations[layer.value()]; }
   int rotation_count() const { return 1 + static_cast<int>(more_rotations.size()); }
@@ -330,10 +340,19 @@ struct ModelSpec {
     return rotation == 0 || more_heads.empty() ? HeadShape{kv_heads, head_dim, values_are_keys} : more_heads[rotation - 1];
   }
   HeadShape HeadsOf(LayerId layer) const { return HeadsOf(RotationOf(layer)); }
+  int QueryHeads(const HeadShape& shape) const { return shape.heads > 0 ? shape.heads : heads; }
+  // The numbers of attention_gate's projection for heads of queries.
+  int GateWidth(const HeadShape& shape) const {
+    return QueryHeads(shape) * (gate_kind == GateKind::kHeadSoftplus ? 1 : shape.head_dim);
+  }
   // Numbers of the widest layer's queries, or keys, of a position.
   int64_t LargestQueryWidth() const;
   int64_t LargestKeyWidth() const;
-  int RotaryDims(int rotation = 0) const { return rotary_dims == 0 ? HeadsOf(rotation).head_dim : rotary_dims; }
+  int RotaryDims(int rotation = 0) const {
+    const int own = rotation == 0 ? 0 : more_rotations[static_cast<size_t>(rotation) - 1].rotary_dims;
+    if (own > 0) return own;
+    return rotary_dims == 0 ? HeadsOf(rotation).head_dim : rotary_dims;
+  }
   // The frequencies of all rotations stand one after the other; where those of one begin. Of rotation_count(): how many they are.
   int FirstFrequency(int rotation) const;
   // What attention puts out for a head.

@@ -144,7 +144,7 @@ bool HasPlainHeads(const ModelSpec& spec) {
 // One expert by a softmax.
 bool HasPlainExperts(const ModelSpec& spec) {
   return spec.top_k == 1 && spec.router_scoring == RouterScoring::kSoftmax && spec.shared_ffn == 0 && !spec.expert_bias &&
-         !spec.expert_scales && !spec.router_correction && spec.router_groups == 1 && !spec.weighs_inputs;
+         !spec.expert_scales && !spec.router_correction && spec.router_groups == 1 && !spec.weighs_inputs && !spec.RoutesEarly();
 }
 
 absl::Status CheckPrefix(const ModelSpec& spec) {
@@ -247,6 +247,9 @@ absl::Status CheckRouter(const ModelSpec& spec) {
       int64_t{spec.router_kept_groups} * (spec.experts / spec.router_groups) < spec.top_k) {
     return InvalidArgument("router_kept_groups = ", spec.router_kept_groups, " of router_groups = ", spec.router_groups,
                            " with experts = ", spec.experts, " and top_k = ", spec.top_k);
+  }
+  if (spec.RoutesEarly() && (spec.shared_gate || spec.NormsAround() || !spec.mixers.empty())) {
+    return InvalidArgument("router_input = layer with shared_gate, norms = around or mixers");
   }
   if (spec.weighs_inputs &&
       (spec.top_k != 1 || spec.expert_scales || spec.shared_gate || spec.norms != ModelSpec::Norms::kBefore)) {

@@ -165,6 +165,7 @@ LayerWeights BindLayer(TrunkBinder& trunk, int layer) {
 FfnActivation ActivationOf(const ModelSpec& spec) {
   if (spec.activation == Activation::kRelu) return {GateFunction::kRelu};
   if (spec.activation == Activation::kSquaredRelu) return {GateFunction::kSquaredRelu};
+  if (spec.activation == Activation::kGatedRelu) return {GateFunction::kReGlu};
   if (spec.activation == Activation::kGelu) return {GateFunction::kGeGlu};
   if (!spec.swiglu_limits) return {GateFunction::kSwiGlu};
   const auto [alpha, limit] = *spec.swiglu_limits;

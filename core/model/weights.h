@@ -83,7 +83,7 @@ struct LayerWeights {
   MatrixView k;  // (kv_heads * head_dim, hidden)
   MatrixView v;
   MatrixView o;               // (hidden, heads * spec.ValueDim())
-  MatrixView attention_gate;  // as q
+  MatrixView attention_gate;  // (spec.GateWidth of its heads, hidden)
   LatentWeights latent;
   CrossWeights cross;
   const float* convolution = nullptr;  // (taps, spec.recurrence().convolved_width)

@@ -372,6 +372,15 @@ TEST_F(Definition, SoftmaxSumsToOneWhateverTheSize) {
   }
 }
 
+TEST_F(Definition, SoftplusGatesAndGatedRelu) {
+  const std::vector<float> gates = {-2.5f, 0.0f, 3.0f}, up = {1.5f, -2.0f, 0.5f};
+  std::vector<float> x = {1, 2, 3, 4, 5, 6}, gated = gates;
+  backend_->SoftplusGate(x.data(), gates.data(), 3, 2);
+  for (int i = 0; i < 6; ++i) EXPECT_NEAR(x[i], (i + 1) * std::log1p(std::exp(double{gates[i / 2]})), 1e-6) << i;
+  backend_->Activate(kReGlu, gated.data(), up.data(), 3, gated.data());
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(gated[i], std::max(gates[i], 0.0f) * up[i]) << i;
+}
+
 TEST_F(Definition, GeluAndSoftCap) {
   for (float x = -12.0f; x < 12.0f; x += 0.00093f) {
     float gelu = x, capped = x;

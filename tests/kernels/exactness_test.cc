@@ -91,7 +91,8 @@ TEST_P(Exactness, Prepare) {
 
 // Norms and activations that are prepared at once, against the scalar operations one after the other.
 TEST_P(Exactness, WhatIsPreparedAtOnce) {
-  const FfnActivation activations[] = {kSwiGlu, kGeGlu, kSquaredRelu, kRelu, {GateFunction::kClampedSwiGlu, {1.702f, 7.0f}}};
+  const FfnActivation activations[] = {kSwiGlu, kGeGlu, kSquaredRelu,
+                                       kRelu,   kReGlu, {GateFunction::kClampedSwiGlu, {1.702f, 7.0f}}};
   for (int cols : kLengths) {
     const std::vector<float> weight = Gaussian(cols, 2), bias = Gaussian(cols, 3);
     for (const auto& [rows, awkward] : {std::pair(1, false), {3, true}}) {
@@ -608,6 +609,11 @@ TEST_P(Exactness, Elementwise) {
       Compare(x, misalignment, [&](ComputeBackend& backend, float* y) { backend.Activate(kGeGlu, other.data(), y, n, y); });
       Compare(x, misalignment, [&](ComputeBackend& backend, float* y) { backend.Activate(kSquaredRelu, nullptr, y, n, y); });
       Compare(x, misalignment, [&](ComputeBackend& backend, float* y) { backend.Activate(kRelu, nullptr, y, n, y); });
+      Compare(x, misalignment, [&](ComputeBackend& backend, float* y) { backend.Activate(kReGlu, y, other.data(), n, y); });
+      for (const int width : {1, 3}) {
+        Compare(x, misalignment,
+                [&](ComputeBackend& backend, float* y) { backend.SoftplusGate(y, other.data(), n / width, width); });
+      }
       Compare(x, misalignment, [&](ComputeBackend& backend, float* y) { backend.SoftCap(y, 1.5f, n); });
       for (const SwiGluClamp& clamp : {SwiGluClamp{1.702f, 7.0f}, {1.0f, 0.25f}}) {
         Compare(x, misalignment, [&](ComputeBackend& backend, float* y) {

@@ -23,6 +23,7 @@ inline constexpr FfnActivation kSwiGlu = {GateFunction::kSwiGlu};
 inline constexpr FfnActivation kGeGlu = {GateFunction::kGeGlu};
 inline constexpr FfnActivation kSquaredRelu = {GateFunction::kSquaredRelu};
 inline constexpr FfnActivation kRelu = {GateFunction::kRelu};
+inline constexpr FfnActivation kReGlu = {GateFunction::kReGlu};
 
 // As GoogleTest wants the names of parameters: letters, digits and underscores.
 inline std::string TestName(std::string_view name) {

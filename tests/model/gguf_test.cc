@@ -65,7 +65,8 @@ const std::map<std::string, nlohmann::json> kWithoutKey = {{"granitemoehybrid", 
                                                            {"phimoe", {{"router_jitter_noise", 0.01}}},
                                                            {"phimoe_longrope", LongRopeInGguf()},
                                                            {"llama4_text", Llama4InGguf()},
-                                                           {"mistral4", {{"rope_scaling", {{"llama_4_scaling_beta", 0}}}}}};
+                                                           {"mistral4", {{"rope_scaling", {{"llama_4_scaling_beta", 0}}}}},
+                                                           {"smallthinker_windows", {{"sliding_window_size", 4096}}}};
 
 std::string FolderOf(const std::string& checkpoint) {
   const auto released = kWithoutKey.find(checkpoint);

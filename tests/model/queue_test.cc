@@ -106,6 +106,9 @@ class QueueBackend final : public ComputeBackend {
   void SigmoidGate(float* x, const float* gate, int64_t n) override {
     Enqueue([=, this] { next_.SigmoidGate(x, gate, n); });
   }
+  void SoftplusGate(float* x, const float* gates, int64_t n, int width) override {
+    Enqueue([=, this] { next_.SoftplusGate(x, gates, n, width); });
+  }
   void StoreLatent(const LatentShape& shape, std::span<const KvRun> runs, const float* latents, const float* rotated) override {
     Enqueue([=, this, copy = Runs(runs)] { next_.StoreLatent(shape, copy.runs, latents, rotated); });
   }

@@ -297,6 +297,32 @@ TEST(SpecTest, LayersThatDoNotTurnTravelAndAreChecked) {
   EXPECT_FALSE(Json::parse(SpecToJson(GoodSpec())).contains("unrotated_layers"));
 }
 
+TEST(SpecTest, LayersThatDoNotTurnTravelAndAreChecked) {
+  const auto refused = [](auto change) {
+    ModelSpec spec = GoodSpec();
+    spec.unrotated_layers = {false, true, false};
+    change(spec);
+    if (!CheckSpec(spec).ok()) return true;
+    const auto read = SpecFromJson(SpecToJson(spec));
+    EXPECT_TRUE(read.ok()) << read.status();
+    EXPECT_EQ(read->unrotated_layers, spec.unrotated_layers);
+    EXPECT_TRUE(read->Rotates(LayerId(0)));
+    EXPECT_FALSE(read->Rotates(LayerId(1)));
+    return false;
+  };
+  EXPECT_FALSE(refused([](ModelSpec&) {}));
+  EXPECT_FALSE(refused([](ModelSpec& s) { s.yarn = {.factor = 4, .attention_factor = 1.5, .original_positions = 128}; }));
+  EXPECT_TRUE(refused([](ModelSpec& s) { s.unrotated = true; }));
+  EXPECT_TRUE(refused([](ModelSpec& s) { s.unrotated_layers = {true, true, true}; })) << "that is unrotated";
+  EXPECT_TRUE(refused([](ModelSpec& s) { s.unrotated_layers = {false, false, false}; })) << "none is not written";
+  EXPECT_TRUE(refused([](ModelSpec& s) { s.unrotated_layers = {false, true}; }));
+  EXPECT_TRUE(refused([](ModelSpec& s) {
+    s.yarn = {.factor = 4, .attention_factor = 1.5, .original_positions = 128};
+    s.rotary_dims = 4, s.qk_norm = ModelSpec::QkNorm::kPerHead;
+  })) << "the norm of the queries would have the factor in all layers";
+  EXPECT_FALSE(Json::parse(SpecToJson(GoodSpec())).contains("unrotated_layers"));
+}
+
 TEST(SpecTest, RotationsOfContextsTravelAndAreChecked) {
   const auto refused = [](auto change) {
     ModelSpec spec = GoodSpec();
@@ -366,10 +392,62 @@ TEST(SpecTest, KindsOfLayersTravelAndAreChecked) {
   EXPECT_TRUE(refused([](ModelSpec& s) { s.qkv_bias = true; }));
 }
 
+TEST(SpecTest, KindsOfLayersMayTurnPartsAndHaveOtherHeads) {
+  const auto refused = [](auto change) {
+    ModelSpec spec = GoodSpec();
+    spec.qkv_bias = false;
+    spec.qk_norm = ModelSpec::QkNorm::kPerHead;
+    spec.attention_gate = true;
+    spec.gate_kind = ModelSpec::GateKind::kHeadSoftplus;
+    spec.rotary_dims = 4;
+    spec.yarn = {.factor = 4, .attention_factor = 1.5, .original_positions = 128};
+    spec.more_rotations = {{.theta = 500, .rotary_dims = 8}};
+    spec.rotations = {1, 0, 1};
+    spec.more_heads = {{.kv_heads = 2, .head_dim = 8, .heads = 8}};
+    change(spec);
+    if (!CheckSpec(spec).ok()) return true;
+    const auto read = SpecFromJson(SpecToJson(spec));
+    EXPECT_TRUE(read.ok()) << read.status();
+    EXPECT_EQ(read->more_heads, spec.more_heads);
+    EXPECT_EQ(read->more_rotations, spec.more_rotations);
+    EXPECT_EQ(read->gate_kind, spec.gate_kind);
+    return false;
+  };
+  EXPECT_FALSE(refused([](ModelSpec& s) {
+    EXPECT_EQ(s.QueryHeads(s.HeadsOf(LayerId(0))), 8);
+    EXPECT_EQ(s.QueryHeads(s.HeadsOf(LayerId(1))), 6);
+    EXPECT_EQ(s.GateWidth(s.HeadsOf(LayerId(0))), 8);
+    EXPECT_EQ(s.LargestQueryWidth(), 64);
+    EXPECT_EQ(s.FirstFrequency(2), 2 + 4);
+    EXPECT_EQ(s.QueryPartFactor(0), 2.25) << "of the layers that turn a part";
+    EXPECT_EQ(s.QueryPartFactor(1), 1);
+  }));
+  EXPECT_FALSE(refused([](ModelSpec& s) { s.gate_kind = ModelSpec::GateKind::kSoftplus; }));
+  EXPECT_FALSE(refused([](ModelSpec& s) { s.gate_kind = ModelSpec::GateKind::kSigmoid; }));
+  EXPECT_TRUE(refused([](ModelSpec& s) { s.attention_gate = false; })) << "a kind of nothing";
+  EXPECT_TRUE(refused([](ModelSpec& s) { s.more_heads[0].heads = 7; })) << "no multiple of the heads of keys";
+  EXPECT_TRUE(refused([](ModelSpec& s) { s.more_heads[0].heads = 2048; }));
+  EXPECT_TRUE(refused([](ModelSpec& s) { s.more_rotations[0].rotary_dims = 7; }));
+  EXPECT_TRUE(refused([](ModelSpec& s) { s.more_rotations[0].rotary_dims = 10; })) << "more than a head has";
+  EXPECT_TRUE(refused([](ModelSpec& s) { s.qk_norm = ModelSpec::QkNorm::kNone; })) << "nothing has the factor";
+}
+
+TEST(SpecTest, RoutersMayReadWhatTheLayerReads) {
+  ModelSpec spec = GoodSpec();
+  spec.router_input = ModelSpec::RouterInput::kLayer;
+  EXPECT_FALSE(CheckSpec(spec).ok()) << "a gate of the shared expert";
+  spec.shared_gate = false;
+  EXPECT_TRUE(SpecFromJson(SpecToJson(spec))->RoutesEarly());
+  EXPECT_FALSE(Json::parse(SpecToJson(GoodSpec())).contains("router_input"));
+  EXPECT_FALSE(Json::parse(SpecToJson(GoodSpec())).contains("gate_kind"));
+}
+
 TEST(SpecTest, ActivationAndPlacesOfNormsTravel) {
   ModelSpec spec = GoodSpec();
   spec.activation = Activation::kGelu;
   EXPECT_EQ(SpecFromJson(SpecToJson(spec))->activation, Activation::kGelu);
+  spec.activation = Activation::kGatedRelu;
+  EXPECT_EQ(SpecFromJson(SpecToJson(spec))->activation, Activation::kGatedRelu);
   spec.swiglu_limits = {.alpha = 1, .limit = 1};
   EXPECT_FALSE(CheckSpec(spec).ok());
   spec = GoodSpec();
@@ -419,10 +497,11 @@ TEST(SpecTest, AnAttentionFactorMultipliesWhatTurns) {
   EXPECT_EQ(spec.QueryPartFactor(), 2.25);
   EXPECT_EQ(spec.RotationMagnitude(0), 1);
   spec.more_rotations = {Rotation{1e4}};
+  spec.short_context = 64;
   EXPECT_EQ(spec.QueryPartFactor(), 1) << "one norm for both";
   EXPECT_EQ(spec.RotationMagnitude(0), 1.5);
   EXPECT_EQ(spec.RotationMagnitude(1), 1);
-  spec.more_rotations.clear();
+  spec.more_rotations.clear(), spec.short_context = 0;
   spec.unrotated = true;
   EXPECT_EQ(spec.QueryPartFactor(), 1);
   spec.rotary_dims = 0;

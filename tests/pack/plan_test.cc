@@ -290,6 +290,7 @@ TEST(PlanTest, BothSpellingsOfTransformersMeanTheSame) {
     if (family.model_type == "gemma4_text") {
       full = {{"rope_theta", 1000000.0}, {"rope_type", "proportional"}, {"partial_rotary_factor", 0.25}};
     }
+    if (family.model_type == "laguna") full["partial_rotary_factor"] = 0.5;
     tiny.config["rope_parameters"] = by_layer_type ? json{{"full_attention", full}, {"sliding_attention", one}} : one;
     const Planned new_spelling(tiny);
     ASSERT_TRUE(new_spelling.plan.ok()) << new_spelling.error();

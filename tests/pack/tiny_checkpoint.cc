@@ -252,6 +252,34 @@ json TinyConfig(std::string_view model_type) {
         {"tie_word_embeddings", true},
         {"hidden_act", nullptr},    // hidden_activation
         {"rope_theta", nullptr}}},  // rope_parameters of types of layers
+      {"laguna",
+       {{"num_experts", 5},
+        {"moe_intermediate_size", 20},
+        {"shared_expert_intermediate_size", 28},
+        {"head_dim", 16},
+        {"sliding_window", 6},
+        {"layer_types", {"full_attention", "sliding_attention", "sliding_attention"}},
+        {"num_attention_heads_per_layer", {5, 3, 3}},
+        {"mlp_layer_types", {"sparse", "dense", "sparse"}},
+        {"rope_theta", nullptr}}},  // rope_parameters of types of layers
+      {"bailing_moe",
+       {{"num_experts", 5}, {"num_shared_experts", 2}, {"first_k_dense_replace", 1}, {"moe_intermediate_size", 20}}},
+      {"bailing_moe_v2",
+       {{"num_experts", 5},
+        {"num_shared_experts", 2},
+        {"first_k_dense_replace", 1},
+        {"moe_intermediate_size", 20},
+        {"n_group", 1},
+        {"topk_group", 1},
+        {"partial_rotary_factor", 0.5}}},
+      {"smallthinker",
+       {{"moe_num_active_primary_experts", 2},
+        {"moe_num_primary_experts", 5},
+        {"moe_ffn_hidden_size", 20},
+        {"rope_layout", {0, 1, 1}},
+        {"sliding_window_layout", {0, 1, 1}},
+        {"sliding_window_size", 6},
+        {"hidden_act", "relu"}}},
       {"gpt_oss",
        {{"num_local_experts", 5},
         {"head_dim", 8},
@@ -281,7 +309,8 @@ json TinyConfig(std::string_view model_type) {
   config.update(row->second);
   if (config.contains("norm_eps") || config.contains("layer_norm_epsilon")) config.erase("rms_norm_eps");
   if (config.contains("mlp_hidden_act")) config.erase("hidden_act");
-  for (const char* other : {"moe_k", "moe_topk", "top_k_experts"}) {
+  if (config.contains("moe_ffn_hidden_size")) config.erase("intermediate_size");
+  for (const char* other : {"moe_k", "moe_topk", "top_k_experts", "moe_num_active_primary_experts"}) {
     if (config.contains(other)) config.erase("num_experts_per_tok");
   }
   return config;

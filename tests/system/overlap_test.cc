@@ -155,6 +155,7 @@ class SlowBackend final : public ComputeBackend {
   }
   void Multiply(float* x, const float* by, int64_t n) override { next_.Multiply(x, by, n); }
   void SigmoidGate(float* x, const float* gate, int64_t n) override { next_.SigmoidGate(x, gate, n); }
+  void SoftplusGate(float* x, const float* gates, int64_t n, int width) override { next_.SoftplusGate(x, gates, n, width); }
   void Activate(const FfnActivation& activation, const float* gate, const float* up, int64_t n, float* out) override {
     next_.Activate(activation, gate, up, n, out);
   }

@@ -51,6 +51,7 @@ PREPARED: dict[str, dict[str, Any]] = {
     "exaone_moe": {"scoring_func": "sigmoid"},
     "solar_open": {"first_k_dense_replace": 0, "partial_rotary_factor": 1.0},
     "phimoe": {"architectures": ["PhiMoEForCausalLM"], "original_max_position_embeddings": 160},
+    "smallthinker": {"sliding_window_size": 4096},  # llama.cpp knows no other
 }
 
 

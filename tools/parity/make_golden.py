@@ -34,11 +34,13 @@ from golden import (
     write_checkpoint,
     write_golden,
 )
+from smallthinker import SmallThinkerForCausalLM, save_smallthinker, smallthinker_weight
 from variants import COMMON, VARIANTS, VOCABULARY
 from variants_gemma4 import gemma4_weight
 from variants_kimi import as_kimi_linear, kimi_weight
 from variants_latent import latent_variants
 from variants_later import flex_olmo_weight, later_variants, llama4_weight
+from variants_ling import as_bailing
 from variants_recurrent import delta_net_weight, recurrent_weight
 from variants_sigmoid import sigmoid_variants
 from variants_whole import whole_variants
@@ -53,13 +55,14 @@ OWN_WEIGHTS |= dict.fromkeys(("lfm2_moe", "granitemoehybrid", "nemotron_h"), rec
 OWN_WEIGHTS["gemma4_text"] = gemma4_weight
 OWN_WEIGHTS |= {"llama4_text": llama4_weight, "flex_olmo": flex_olmo_weight}
 OWN_WEIGHTS["kimi_linear"] = kimi_weight
+OWN_WEIGHTS["smallthinker"] = smallthinker_weight
 
 # Of a router, added to its scores for the choice alone.
 CORRECTIONS = ("e_score_correction_bias", ".expert_bias")
 
 # With smaller ones, rounding keys and values to 8 bits flips a routing decision, llama.cpp's converter rounds a decay otherwise,
 # or the same token follows again and again.
-FIRST_SEED = {"ernie4_5_moe": 9, "phimoe": 7, "granitemoehybrid": 2, "gemma4_text": 117}
+FIRST_SEED = {"ernie4_5_moe": 9, "phimoe": 7, "granitemoehybrid": 2, "gemma4_text": 117, "bailing_moe": 4, "smallthinker_windows": 3}
 
 SHORT_YARN: dict[str, Any] = dict(
     rope_type="yarn", factor=4.0, beta_fast=4.0, beta_slow=0.25, original_max_position_embeddings=40
@@ -96,6 +99,7 @@ SAVED_AS_RELEASED += ("granitemoehybrid", "granitemoehybrid_rope", "nemotron_h",
 SAVED_AS_RELEASED += (*sigmoid_variants(COMMON),)
 SAVED_AS_RELEASED += (*later_variants(COMMON),)
 SAVED_AS_RELEASED += (*whole_variants(COMMON),)
+SAVED_AS_RELEASED += ("laguna", "laguna_elements", "bailing_moe", "bailing_moe_v2", "smallthinker", "smallthinker_windows")
 
 
 def kind_of(config: PretrainedConfig) -> Any:
@@ -385,11 +389,15 @@ def save_as_released(
 ) -> None:
     with torch.no_grad():
         expected = model(torch.tensor([prompt]), use_cache=False).logits
+        if name.startswith("smallthinker"):
+            return save_smallthinker(model, folder)
         model.to(torch.bfloat16).save_pretrained(folder)
         if name == "deepseek":
             as_deepseek(folder, config)
         elif name == "minicpm":
             as_minicpm(folder, config)
+        elif name.startswith("bailing_moe"):
+            as_bailing(name, folder, config)
         else:
             spell_as_released(folder / "config.json", False)
             if name == "kimi_linear":
@@ -440,14 +448,15 @@ def make(name: str, config: PretrainedConfig, folder: pathlib.Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for seed in range(FIRST_SEED.get(name, 1), 10000):
         torch.manual_seed(seed)
-        model = kind_of(config).from_config(config, **EAGER)
+        own = SmallThinkerForCausalLM if name.startswith("smallthinker") else None
+        model = own(config) if own else kind_of(config).from_config(config, **EAGER)
         weights = random_weights(model, seed)
         quantized = name.endswith("_mxfp4")
         stored = quantize_experts(weights) if quantized else weights
         model.load_state_dict({k: v.float() for k, v in weights.items()}, strict=False)
         model.eval().float()
         released = name in SAVED_AS_RELEASED
-        if name == "deepseek":
+        if name in ("deepseek", "bailing_moe"):
             open_shared_gates(model)
         golden = watched_golden_of(model, seed) if released else golden_of(model, config, seed)
         if golden is None:

@@ -17,10 +17,13 @@ from transformers import (
     Qwen3MoeConfig,
 )
 
+from smallthinker import smallthinker_variants
 from variants_gemma4 import gemma4_variants
 from variants_kimi import kimi_variants
+from variants_laguna import laguna_variants
 from variants_latent import latent_variants
 from variants_later import later_variants
+from variants_ling import ling_variants
 from variants_recurrent import recurrent_variants
 from variants_sigmoid import sigmoid_variants
 from variants_whole import whole_variants
@@ -357,4 +360,7 @@ VARIANTS: dict[str, PretrainedConfig] = {
     **later_variants(COMMON),
     **kimi_variants(COMMON),
     **whole_variants(COMMON),
+    **laguna_variants(COMMON),
+    **ling_variants(COMMON),
+    **smallthinker_variants(COMMON),
 }

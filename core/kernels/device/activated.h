@@ -23,6 +23,7 @@ __device__ inline float Activated(const FfnActivation& activation, Global<const 
     return activation.function == GateFunction::kRelu ? r : r * r;
   }
   if (activation.function == GateFunction::kClampedSwiGlu) return ClampedSwiGlu(activation.clamp, gate[i], up[i]);
+  if (activation.function == GateFunction::kReGlu) return (gate[i] < 0.0f ? 0.0f : static_cast<float>(gate[i])) * up[i];
   if (activation.function == GateFunction::kGeGlu) return Gelu(gate[i]) * up[i];
   return Silu(gate[i]) * up[i];
 }

@@ -27,6 +27,10 @@ __device__ inline void Compute(const cuda::SigmoidGateOperation& a, int64_t i) {
   Global<float>(a.x)[i] *= Sigmoid(Global<const float>(a.gate)[i]);
 }
 
+__device__ inline void Compute(const cuda::SoftplusGateOperation& a, int64_t i) {
+  Global<float>(a.x)[i] *= Softplus(Global<const float>(a.gates)[i / a.width]);
+}
+
 __device__ inline void Compute(const cuda::ActivateOperation& a, int64_t i) {
   Global<float>(a.out)[i] = Activated(a.activation, Global<const float>(a.gate), Global<const float>(a.up), i);
 }

@@ -25,6 +25,7 @@ constexpr cuda::KernelSet kKernels = {
     .scale = LaunchElements,
     .multiply = LaunchElements,
     .sigmoid_gate = LaunchElements,
+    .softplus_gate = LaunchElements,
     .activate = LaunchElements,
     .soft_cap = LaunchElements,
     .delta_gates = LaunchElements,

@@ -167,6 +167,9 @@ TEST_P(CudaKernels, Elements) {
       [&](ComputeBackend& b, float* y) { b.Activate(kGeGlu, y, other, n, y); },
       [&](ComputeBackend& b, float* y) { b.Activate(kSquaredRelu, nullptr, y, n, y); },
       [&](ComputeBackend& b, float* y) { b.Activate(kRelu, nullptr, y, n, y); },
+      [&](ComputeBackend& b, float* y) { b.Activate(kReGlu, other, y, n, y); },
+      [&](ComputeBackend& b, float* y) { b.SoftplusGate(y, other, n, 1); },
+      [&](ComputeBackend& b, float* y) { b.SoftplusGate(y, other, n / 12, 12); },
       [&](ComputeBackend& b, float* y) { b.SoftCap(y, 1.5f, n); },
       [&](ComputeBackend& b, float* y) { b.AddScaled(y, other, 0.37f, n); },
       [&](ComputeBackend& b, float* y) { b.Add(y, other, n); },
@@ -186,7 +189,7 @@ TEST_P(CudaKernels, WhatIsPreparedAtOnce) {
     });
   }
   for (const GateFunction function : {GateFunction::kSwiGlu, GateFunction::kClampedSwiGlu, GateFunction::kGeGlu,
-                                      GateFunction::kSquaredRelu, GateFunction::kRelu}) {
+                                      GateFunction::kSquaredRelu, GateFunction::kRelu, GateFunction::kReGlu}) {
     Compare(std::vector<std::byte>(bytes), [&](ComputeBackend& backend, std::byte* prepared) {
       const float* const gate = HasGate(function) ? x : nullptr;
       backend.ActivateAndPrepare({function, {1.702f, 7.0f}}, gate, Keep(Gaussian(rows * cols, 4)), rows, cols, kAllForms,

@@ -89,14 +89,15 @@ std::vector<std::string> GgufArchitecture::TrunkNames(std::string_view store_nam
 
 std::span<const GgufArchitecture> GgufArchitectures() {
   static const std::array kArchitectures = {
-      LlamaArchitecture(),      Qwen2MoeArchitecture(),   Qwen3MoeArchitecture(),      OlmoeArchitecture(),
-      GptOssArchitecture(),     Glm4MoeArchitecture(),    MiniMaxM2Architecture(),     Ernie45MoeArchitecture(),
-      HunyuanMoeArchitecture(), DeepSeekArchitecture(),   DeepSeek2Architecture(),     GraniteMoeArchitecture(),
-      PhiMoeArchitecture(),     MellumArchitecture(),     Qwen3NextArchitecture(),     Qwen35MoeArchitecture(),
-      Gemma4Architecture(),     Lfm2MoeArchitecture(),    GraniteHybridArchitecture(), NemotronHMoeArchitecture(),
-      AfmoeArchitecture(),      Dots1Architecture(),      ExaoneMoeArchitecture(),     Llama4Architecture(),
-      Mistral4Architecture(),   Cohere2MoeArchitecture(), KimiLinearArchitecture(),    HyV3Architecture(),
-      Qwen3VlMoeArchitecture(),
+      LlamaArchitecture(),        Qwen2MoeArchitecture(),   Qwen3MoeArchitecture(),      OlmoeArchitecture(),
+      GptOssArchitecture(),       Glm4MoeArchitecture(),    MiniMaxM2Architecture(),     Ernie45MoeArchitecture(),
+      HunyuanMoeArchitecture(),   DeepSeekArchitecture(),   DeepSeek2Architecture(),     GraniteMoeArchitecture(),
+      PhiMoeArchitecture(),       MellumArchitecture(),     Qwen3NextArchitecture(),     Qwen35MoeArchitecture(),
+      Gemma4Architecture(),       Lfm2MoeArchitecture(),    GraniteHybridArchitecture(), NemotronHMoeArchitecture(),
+      AfmoeArchitecture(),        Dots1Architecture(),      ExaoneMoeArchitecture(),     Llama4Architecture(),
+      Mistral4Architecture(),     Cohere2MoeArchitecture(), KimiLinearArchitecture(),    HyV3Architecture(),
+      Qwen3VlMoeArchitecture(),   LagunaArchitecture(),     BailingMoeArchitecture(),    BailingMoe2Architecture(),
+      SmallThinkerArchitecture(),
   };
   return kArchitectures;
 }

@@ -34,5 +34,9 @@ GgufArchitecture Cohere2MoeArchitecture();
 GgufArchitecture KimiLinearArchitecture();
 GgufArchitecture HyV3Architecture();
 GgufArchitecture Qwen3VlMoeArchitecture();
+GgufArchitecture LagunaArchitecture();
+GgufArchitecture BailingMoeArchitecture();
+GgufArchitecture BailingMoe2Architecture();
+GgufArchitecture SmallThinkerArchitecture();
 
 }  // namespace moed

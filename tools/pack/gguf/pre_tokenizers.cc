@@ -82,6 +82,15 @@ constexpr Texts kExaoneMoe = {
 constexpr Texts kExaoneMoeNames = {"exaone-moe"};
 
 constexpr Texts kSolarOpenNames = {"solar-open"};
+
+constexpr Texts kBailing = {
+    R"('(?i:[sdmt]|ll|ve|re)|)" MOED_LEAD R"(\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+)"};
+constexpr Texts kBailingNames = {"bailingmoe", "bailingmoe2", "llada-moe"};
+
+constexpr Texts kLaguna = {
+    R"([^\n]+|[\n]+)",
+    MOED_CONTRACTIONS "|" MOED_LEAD R"(\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*)" MOED_SPACES};
+constexpr Texts kLagunaNames = {"laguna"};
 // clang-format on
 
 #undef MOED_CONTRACTIONS
@@ -110,6 +119,8 @@ constexpr GgufPreTokenizer kPreTokenizers[] = {
     {.names = kAfmoeNames, .patterns = kAfmoe},
     {.names = kExaoneMoeNames, .patterns = kExaoneMoe, .composes = true},
     {.names = kSolarOpenNames, .patterns = kQwen2},
+    {.names = kBailingNames, .patterns = kBailing},
+    {.names = kLagunaNames, .patterns = kLaguna},
 };
 
 }  // namespace

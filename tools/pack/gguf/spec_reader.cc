@@ -285,7 +285,7 @@ ModelSpec ReadGgufDecoder(GgufSpecReader& reader, std::string_view family, const
   const int further = reader.IntOr("nextn_predict_layers", 0, 0, kMostFurtherGgufLayers);
   spec.layers = reader.Int("block_count", 1 + further, 4096) - further;
   spec.hidden = reader.Int("embedding_length", 1, 1 << 17);
-  spec.heads = reader.Int("attention.head_count", 1, 1024);
+  if (!own.query_heads) spec.heads = reader.Int("attention.head_count", 1, 1024);
   if (!own.heads) own.latent ? ReadLatentHeads(reader, spec) : ReadHeads(reader, own, spec);
   spec.max_positions = reader.Int("context_length", 1, 1 << 24);
   spec.rms_eps = static_cast<float>(reader.Number(own.norm_eps, 1e-12, 0.5));

@@ -73,6 +73,7 @@ struct GgufOwnKeys {
   bool latent = false;          // multi-head latent attention
   bool heads = false;           // kv_heads and head_dim, of kinds of layers
   bool unrotated = false;       // heads do not turn, whatever the file says of it
+  bool query_heads = false;     // heads, of kinds of layers
   bool recurrent = false;       // layers may have no heads of keys and values: they are the recurrent ones
 };
 
