@@ -50,7 +50,7 @@ SMALLEST_SCORE_MARGIN = 0.0002  # the same of scores from 0 to 1; a tenth of it 
 
 EAGER = dict(attn_implementation="eager", experts_implementation="eager")
 
-OWN_WEIGHTS = dict.fromkeys(("qwen3_next", "qwen3_5_moe_text"), delta_net_weight)
+OWN_WEIGHTS: dict[str, Any] = dict.fromkeys(("qwen3_next", "qwen3_5_moe_text"), delta_net_weight)
 OWN_WEIGHTS |= dict.fromkeys(("lfm2_moe", "granitemoehybrid", "nemotron_h"), recurrent_weight)
 OWN_WEIGHTS["gemma4_text"] = gemma4_weight
 OWN_WEIGHTS |= {"llama4_text": llama4_weight, "flex_olmo": flex_olmo_weight}
@@ -62,7 +62,8 @@ CORRECTIONS = ("e_score_correction_bias", ".expert_bias")
 
 # With smaller ones, rounding keys and values to 8 bits flips a routing decision, llama.cpp's converter rounds a decay otherwise,
 # or the same token follows again and again.
-FIRST_SEED = {"ernie4_5_moe": 9, "phimoe": 7, "granitemoehybrid": 2, "gemma4_text": 117, "bailing_moe": 4, "smallthinker_windows": 3}
+FIRST_SEED = {"ernie4_5_moe": 9, "phimoe": 7, "granitemoehybrid": 2, "gemma4_text": 117, "bailing_moe": 4}
+FIRST_SEED["smallthinker_windows"] = 3
 
 SHORT_YARN: dict[str, Any] = dict(
     rope_type="yarn", factor=4.0, beta_fast=4.0, beta_slow=0.25, original_max_position_embeddings=40
@@ -390,7 +391,8 @@ def save_as_released(
     with torch.no_grad():
         expected = model(torch.tensor([prompt]), use_cache=False).logits
         if name.startswith("smallthinker"):
-            return save_smallthinker(model, folder)
+            save_smallthinker(model, folder)
+            return
         model.to(torch.bfloat16).save_pretrained(folder)
         if name == "deepseek":
             as_deepseek(folder, config)

@@ -169,7 +169,7 @@ class SmallThinkerForCausalLM(nn.Module):
         if config.tie_word_embeddings:
             self.lm_head.weight = self.model.embed_tokens.weight
 
-    def forward(self, tokens: torch.Tensor, use_cache: bool = False) -> SimpleNamespace:
+    def forward(self, tokens: torch.Tensor, **_: Any) -> SimpleNamespace:
         return SimpleNamespace(logits=self.lm_head(self.model(tokens[0])).unsqueeze(0))
 
 

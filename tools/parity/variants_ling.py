@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import Glm4MoeConfig, PretrainedConfig, Qwen2MoeConfig
 
-SHARED = ("hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "intermediate_size")
+SHARED: tuple[str, ...] = ("hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "intermediate_size")
 SHARED += ("moe_intermediate_size", "vocab_size", "max_position_embeddings", "bos_token_id", "eos_token_id", "norm_topk_prob")
 SHARED += ("num_experts_per_tok", "rms_norm_eps", "hidden_act")
 
