@@ -10,18 +10,14 @@ namespace moed {
 namespace {
 
 constexpr int kMostShared = 64;
-constexpr std::string_view kMoreFamilies[] = {"solar_open"};
 
 // The norm before the experts has another name than elsewhere.
 constexpr GgufName kNames[] = {{"ffn_norm", "post_attention_norm.weight"}};
-constexpr std::string_view kMoreFamilies[] = {"glm4v_moe_text"};
+constexpr std::string_view kMoreFamilies[] = {"glm4v_moe_text", "solar_open"};
 
 absl::StatusOr<ModelSpec> ReadSpec(const GgufModel& model) {
   GgufSpecReader reader(model);
-  ModelSpec spec =
-      ReadGgufDecoder(reader, "glm4_moe", {.rope_scaling = true, .partial_rotary = true, .gating = true, .weights_scale = true});
-  spec.yarn = ReadGgufYarn(reader, true);
-  reader.Only("rope.scaling.yarn_attn_factor", {1});
+  ModelSpec spec = ReadGgufDecoder(reader, "glm4_moe", {.partial_rotary = true, .gating = true, .weights_scale = true});
   spec.qkv_bias = reader.Tensor("blk.0.attn_q.bias") != nullptr;
   if (reader.Tensor("blk.0.attn_q_norm.weight") != nullptr) spec.qk_norm = ModelSpec::QkNorm::kPerHead;
   ReadFfnWidths(reader, spec);

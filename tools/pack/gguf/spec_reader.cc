@@ -266,7 +266,7 @@ void RefuseWhatNobodyHas(GgufSpecReader& reader, const GgufOwnKeys& own) {
 // YaRN, whose borders llama.cpp truncates. The converter says of an attention factor what config.json does.
 void ReadRopeScaling(GgufSpecReader& reader, const GgufOwnKeys& own, ModelSpec& spec) {
   if (own.rope_scaling) return;
-  const bool may_scale = !own.latent && !own.heads && !own.unrotated;
+  const bool may_scale = !own.latent && !own.heads && !own.unrotated && !own.window;
   if (may_scale) spec.yarn = ReadGgufYarn(reader, true);
   if (spec.yarn) {
     spec.yarn->attention_factor = reader.NumberOr("rope.scaling.yarn_attn_factor", spec.yarn->attention_factor, 1e-3, 1e3);
