@@ -162,9 +162,9 @@ void SetLayerRotations(ModelSpec& spec, const Rotation& sliding, const Rotation&
 }
 
 void RotateWindowsAlone(ModelSpec& spec) {
-  spec.unrotated = spec.windows.empty();
-  if (std::ranges::count(spec.windows, 0) == 0) return;
-  for (const int window : spec.windows) spec.unrotated_layers.push_back(window == 0);
+  std::vector<bool> rotate(spec.layers, false);
+  if (!spec.windows.empty()) std::ranges::transform(spec.windows, rotate.begin(), [](int window) { return window > 0; });
+  SetRotating(spec, rotate);
 }
 
 void ReadRecurrentLayers(ConfigReader& config, ModelSpec& spec, std::span<const LayerKind> kinds,

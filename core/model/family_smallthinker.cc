@@ -78,10 +78,7 @@ void SetSmallThinkerLayers(ModelSpec& spec, const std::vector<bool>& turns, cons
   if (std::ranges::find(slides, true) != slides.end()) {
     for (const bool slide : slides) spec.windows.push_back(slide ? window : 0);
   }
-  const auto turning = std::ranges::count(turns, true);
-  spec.unrotated = turning == 0;
-  if (turning == 0 || turning == spec.layers) return;
-  for (const bool turn : turns) spec.unrotated_layers.push_back(!turn);
+  SetRotating(spec, turns);
 }
 
 void SetSmallThinkerTraits(ModelSpec& spec, RouterScoring scoring) {

@@ -335,7 +335,6 @@ std::string SpecToJson(const ModelSpec& spec) {
   if (spec.windows_are_chunks) json["windows_are_chunks"] = true;
   if (spec.temperature) json["temperature"] = Encode(*spec.temperature);
   if (spec.weighs_inputs) json["weighs_inputs"] = true;
-  if (!spec.unrotated_layers.empty()) json["unrotated_layers"] = spec.unrotated_layers;
   if (spec.delta_net) json["delta_net"] = Encode(*spec.delta_net);
   if (spec.mamba2) json["mamba2"] = Encode(*spec.mamba2);
   if (spec.short_convolution) json["short_convolution"] = {{"taps", spec.short_convolution->taps}};

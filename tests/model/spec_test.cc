@@ -297,32 +297,6 @@ TEST(SpecTest, LayersThatDoNotTurnTravelAndAreChecked) {
   EXPECT_FALSE(Json::parse(SpecToJson(GoodSpec())).contains("unrotated_layers"));
 }
 
-TEST(SpecTest, LayersThatDoNotTurnTravelAndAreChecked) {
-  const auto refused = [](auto change) {
-    ModelSpec spec = GoodSpec();
-    spec.unrotated_layers = {false, true, false};
-    change(spec);
-    if (!CheckSpec(spec).ok()) return true;
-    const auto read = SpecFromJson(SpecToJson(spec));
-    EXPECT_TRUE(read.ok()) << read.status();
-    EXPECT_EQ(read->unrotated_layers, spec.unrotated_layers);
-    EXPECT_TRUE(read->Rotates(LayerId(0)));
-    EXPECT_FALSE(read->Rotates(LayerId(1)));
-    return false;
-  };
-  EXPECT_FALSE(refused([](ModelSpec&) {}));
-  EXPECT_FALSE(refused([](ModelSpec& s) { s.yarn = {.factor = 4, .attention_factor = 1.5, .original_positions = 128}; }));
-  EXPECT_TRUE(refused([](ModelSpec& s) { s.unrotated = true; }));
-  EXPECT_TRUE(refused([](ModelSpec& s) { s.unrotated_layers = {true, true, true}; })) << "that is unrotated";
-  EXPECT_TRUE(refused([](ModelSpec& s) { s.unrotated_layers = {false, false, false}; })) << "none is not written";
-  EXPECT_TRUE(refused([](ModelSpec& s) { s.unrotated_layers = {false, true}; }));
-  EXPECT_TRUE(refused([](ModelSpec& s) {
-    s.yarn = {.factor = 4, .attention_factor = 1.5, .original_positions = 128};
-    s.rotary_dims = 4, s.qk_norm = ModelSpec::QkNorm::kPerHead;
-  })) << "the norm of the queries would have the factor in all layers";
-  EXPECT_FALSE(Json::parse(SpecToJson(GoodSpec())).contains("unrotated_layers"));
-}
-
 TEST(SpecTest, RotationsOfContextsTravelAndAreChecked) {
   const auto refused = [](auto change) {
     ModelSpec spec = GoodSpec();

@@ -30,10 +30,7 @@ absl::StatusOr<ModelSpec> ReadSecond(const GgufModel& model) {
   const int shared = reader.IntOr("expert_shared_feed_forward_length", spec.expert_ffn, 1, 1 << 20);
   spec.shared_ffn = reader.Int("expert_shared_count", 0, kMostShared) * shared;
   spec.qk_norm = ModelSpec::QkNorm::kPerHead;
-  ReadCorrectedSigmoid(reader, spec);
-  ReadGroups(reader, spec);
-  spec.router_group_rank = spec.router_groups > 1 ? GroupRank::kTwoLargestKeys : GroupRank::kLargestKey;
-  spec.router_epsilon = 1e-20;
+  ReadGroupedSigmoid(reader, spec);
   spec.norm_topk_prob = spec.top_k > 1 && reader.BoolOr("expert_weights_norm", false);
   return reader.Finish(std::move(spec));
 }

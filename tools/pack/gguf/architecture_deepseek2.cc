@@ -3,7 +3,6 @@
 // which is right for all released models.
 #include <algorithm>
 
-#include "core/kernels/router.h"
 #include "tools/pack/gguf/architectures.h"
 #include "tools/pack/gguf/latent_attention.h"
 #include "tools/pack/gguf/spec_reader.h"
@@ -28,13 +27,11 @@ absl::StatusOr<ModelSpec> ReadSpec(const GgufModel& model) {
   ReadGgufLatentYarn(reader, spec);
   ReadFfnWidths(reader, spec);
   spec.shared_ffn = reader.Int("expert_shared_count", 0, kMostShared) * spec.expert_ffn;
-  ReadGroups(reader, spec);
   if (corrected) {
-    ReadCorrectedSigmoid(reader, spec);
+    ReadGroupedSigmoid(reader, spec);
     spec.norm_topk_prob = reader.BoolOr("expert_weights_norm", false);
-    spec.router_group_rank = spec.router_groups > 1 ? GroupRank::kTwoLargestKeys : GroupRank::kLargestKey;
-    spec.router_epsilon = 1e-20;
   } else {
+    ReadGroups(reader, spec);
     // As in config.json.
     spec.norm_topk_prob = reader.BoolOr("expert_weights_norm", false);
     if (spec.router_scale != 1 || spec.top_k == 1) reader.Only("expert_weights_norm", {0});

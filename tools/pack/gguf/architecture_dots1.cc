@@ -1,5 +1,4 @@
 // dots1 (dots.llm1): norms of each head, sigmoid scores with a correction, leading dense layers, shared experts.
-#include "core/kernels/router.h"
 #include "tools/pack/gguf/architectures.h"
 #include "tools/pack/gguf/spec_reader.h"
 
@@ -17,10 +16,7 @@ absl::StatusOr<ModelSpec> ReadSpec(const GgufModel& model) {
   ReadFfnWidths(reader, spec);
   spec.shared_ffn = reader.Int("expert_shared_count", 0, kMostShared) * spec.expert_ffn;
   spec.norm_topk_prob = reader.BoolOr("expert_weights_norm", false);
-  ReadCorrectedSigmoid(reader, spec);
-  ReadGroups(reader, spec);
-  spec.router_group_rank = spec.router_groups > 1 ? GroupRank::kTwoLargestKeys : GroupRank::kLargestKey;
-  spec.router_epsilon = 1e-20;
+  ReadGroupedSigmoid(reader, spec);
   return reader.Finish(std::move(spec));
 }
 

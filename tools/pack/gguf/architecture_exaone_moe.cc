@@ -4,7 +4,6 @@
 #include <utility>
 #include <vector>
 
-#include "core/kernels/router.h"
 #include "core/model/decoder_config.h"
 #include "tools/pack/gguf/architectures.h"
 #include "tools/pack/gguf/spec_reader.h"
@@ -29,10 +28,7 @@ absl::StatusOr<ModelSpec> ReadSpec(const GgufModel& model) {
   spec.shared_ffn = reader.IntOr("expert_shared_count", 1, 0, kMostShared) * spec.expert_ffn;
   spec.shared_ffn = reader.IntOr("expert_shared_feed_forward_length", spec.shared_ffn, 0, 1 << 20);
   spec.norm_topk_prob = reader.BoolOr("expert_weights_norm", false);
-  ReadCorrectedSigmoid(reader, spec);
-  ReadGroups(reader, spec);
-  spec.router_group_rank = spec.router_groups > 1 ? GroupRank::kTwoLargestKeys : GroupRank::kLargestKey;
-  spec.router_epsilon = 1e-20;
+  ReadGroupedSigmoid(reader, spec);
   return reader.Finish(std::move(spec));
 }
 

@@ -2,7 +2,6 @@
 // layers, shared experts, a part of each head rotated, or all of it.
 #include <string_view>
 
-#include "core/kernels/router.h"
 #include "tools/pack/gguf/architectures.h"
 #include "tools/pack/gguf/spec_reader.h"
 
@@ -23,10 +22,7 @@ absl::StatusOr<ModelSpec> ReadSpec(const GgufModel& model) {
   ReadFfnWidths(reader, spec);
   spec.shared_ffn = reader.Int("expert_shared_count", 0, kMostShared) * spec.expert_ffn;
   spec.norm_topk_prob = reader.BoolOr("expert_weights_norm", false);
-  ReadCorrectedSigmoid(reader, spec);
-  ReadGroups(reader, spec);
-  spec.router_group_rank = spec.router_groups > 1 ? GroupRank::kTwoLargestKeys : GroupRank::kLargestKey;
-  spec.router_epsilon = 1e-20;
+  ReadGroupedSigmoid(reader, spec);
   return reader.Finish(std::move(spec));
 }
 

@@ -1,5 +1,4 @@
 // hy_v3 (Hy3): sigmoid scores with a correction, leading dense layers, a shared expert.
-#include "core/kernels/router.h"
 #include "tools/pack/gguf/architectures.h"
 #include "tools/pack/gguf/spec_reader.h"
 

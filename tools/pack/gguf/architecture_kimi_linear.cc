@@ -74,12 +74,9 @@ absl::StatusOr<ModelSpec> ReadSpec(const GgufModel& model) {
                     .gate_rank = head_dim};
   ReadFfnWidths(reader, spec);
   spec.shared_ffn = reader.Int("expert_shared_count", 0, kMostShared) * spec.expert_ffn;
-  ReadCorrectedSigmoid(reader, spec);
-  ReadGroups(reader, spec);
-  spec.router_group_rank = spec.router_groups > 1 ? GroupRank::kTwoLargestKeys : GroupRank::kLargestKey;
+  ReadGroupedSigmoid(reader, spec);
   reader.Only("expert_weights_norm", {1});
   spec.norm_topk_prob = true;
-  spec.router_epsilon = 1e-20;
   return reader.Finish(std::move(spec));
 }
 

@@ -35,11 +35,8 @@ absl::StatusOr<ModelSpec> ReadSpec(const GgufModel& model) {
   spec.activation = Activation::kSquaredRelu;
   spec.expert_ffn = reader.Int("expert_feed_forward_length", 1, 1 << 20);
   spec.shared_ffn = reader.Int("expert_shared_feed_forward_length", 1, 1 << 20);
-  ReadCorrectedSigmoid(reader, spec);
-  ReadGroups(reader, spec);
-  spec.router_group_rank = spec.router_groups > 1 ? GroupRank::kTwoLargestKeys : GroupRank::kLargestKey;
+  ReadGroupedSigmoid(reader, spec);
   spec.norm_topk_prob = reader.BoolOr("expert_weights_norm", false);
-  spec.router_epsilon = 1e-20;
   // What the width of the shared expert says already, and the epsilon of layers that predict further tokens.
   reader.IntOr("expert_shared_count", 1, 0, INT32_MAX);
   reader.NumberOr("attention.layer_norm_epsilon", 1e-5, 0, 1);

@@ -353,4 +353,11 @@ void ReadCorrectedSigmoid(GgufSpecReader& reader, ModelSpec& spec) {
   spec.router_correction = true;
 }
 
+void ReadGroupedSigmoid(GgufSpecReader& reader, ModelSpec& spec) {
+  ReadCorrectedSigmoid(reader, spec);
+  ReadGroups(reader, spec);
+  spec.router_group_rank = spec.router_groups > 1 ? GroupRank::kTwoLargestKeys : GroupRank::kLargestKey;
+  spec.router_epsilon = 1e-20;
+}
+
 }  // namespace moed

@@ -94,5 +94,7 @@ void ReadGgufRopeFactors(GgufSpecReader& reader, ModelSpec& spec);
 void ReadGroups(GgufSpecReader& reader, ModelSpec& spec);
 // Sigmoid scores with a correction for the choice.
 void ReadCorrectedSigmoid(GgufSpecReader& reader, ModelSpec& spec);
+// Both, as DeepSeek-V3 has them: a group ranks by its two largest keys.
+void ReadGroupedSigmoid(GgufSpecReader& reader, ModelSpec& spec);
 
 }  // namespace moed
