@@ -162,8 +162,8 @@ void SetLayerRotations(ModelSpec& spec, const Rotation& sliding, const Rotation&
 }
 
 void RotateWindowsAlone(ModelSpec& spec) {
-  std::vector<bool> rotate(spec.layers, false);
-  if (!spec.windows.empty()) std::ranges::transform(spec.windows, rotate.begin(), [](int window) { return window > 0; });
+  std::vector<bool> rotate;
+  for (int layer = 0; layer < spec.layers; ++layer) rotate.push_back(spec.WindowOf(LayerId(layer)) > 0);
   SetRotating(spec, rotate);
 }
 
