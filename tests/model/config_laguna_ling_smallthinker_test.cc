@@ -6,16 +6,12 @@
 #include "core/base/status.h"
 #include "core/model/family.h"
 #include "nlohmann/json.hpp"
+#include "tests/model/config_reading.h"
 
 namespace moed {
 namespace laguna_ling_smallthinker_config {
 
 using Json = nlohmann::json;
-
-absl::StatusOr<ModelSpec> Read(const Json& config) {
-  MOED_ASSIGN_OR_RETURN(const Family* family, FamilyOf(config.dump()));
-  return family->read_spec(config.dump(), "");
-}
 
 // The message of what the change is refused with; empty: it is not.
 std::string RefusedWith(Json config, const Json& change) {

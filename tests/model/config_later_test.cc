@@ -10,17 +10,12 @@
 #include "core/model/family.h"
 #include "core/model/spec_check.h"
 #include "nlohmann/json.hpp"
+#include "tests/model/config_reading.h"
 
 namespace moed {
 namespace later_families {
 
 using Json = nlohmann::json;
-
-absl::StatusOr<ModelSpec> Read(const Json& config) {
-  const std::string text = config.dump();
-  MOED_ASSIGN_OR_RETURN(const Family* family, FamilyOf(text));
-  return family->read_spec(text, "");
-}
 
 void ExpectRefusal(const Json& config, const std::string& named) {
   const absl::Status status = Read(config).status();

@@ -6,18 +6,12 @@
 
 #include "core/model/family.h"
 #include "nlohmann/json.hpp"
+#include "tests/model/config_reading.h"
 
 namespace moed {
 namespace config_sigmoid {
 
 using Json = nlohmann::json;
-
-absl::StatusOr<ModelSpec> Read(const Json& config) {
-  const std::string text = config.dump();
-  const auto family = FamilyOf(text);
-  if (!family.ok()) return family.status();
-  return (*family)->read_spec(text, "");
-}
 
 // Refused with the key's name, wherever `key` has the value.
 void ExpectRefused(Json config, const std::string& key, const Json& value) {

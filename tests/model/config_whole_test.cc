@@ -7,19 +7,13 @@
 #include "core/base/status.h"
 #include "core/model/family.h"
 #include "nlohmann/json.hpp"
+#include "tests/model/config_reading.h"
 
 namespace moed {
 namespace whole_configs {
 namespace {
 
 using Json = nlohmann::json;
-
-absl::StatusOr<ModelSpec> Read(const Json& config) {
-  const std::string text = config.dump();
-  const auto family = FamilyOf(text);
-  if (!family.ok()) return family.status();
-  return (*family)->read_spec(text, "");
-}
 
 void ExpectRefusal(const Json& config, std::string_view named) {
   const absl::Status status = Read(config).status();

@@ -403,7 +403,11 @@ TEST(SpecTest, KindsOfLayersMayTurnPartsAndHaveOtherHeads) {
   EXPECT_TRUE(refused([](ModelSpec& s) { s.more_heads[0].heads = 2048; }));
   EXPECT_TRUE(refused([](ModelSpec& s) { s.more_rotations[0].rotary_dims = 7; }));
   EXPECT_TRUE(refused([](ModelSpec& s) { s.more_rotations[0].rotary_dims = 10; })) << "more than a head has";
-  EXPECT_TRUE(refused([](ModelSpec& s) { s.qk_norm = ModelSpec::QkNorm::kNone; })) << "nothing has the factor";
+  EXPECT_FALSE(refused([](ModelSpec& s) {
+    s.qk_norm = ModelSpec::QkNorm::kNone;
+    EXPECT_EQ(s.RotationMagnitude(0), 1.5) << "there is no norm that has the factor";
+    EXPECT_EQ(s.RotationMagnitude(1), 1);
+  }));
 }
 
 TEST(SpecTest, RoutersMayReadWhatTheLayerReads) {

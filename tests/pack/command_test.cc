@@ -43,10 +43,14 @@ std::vector<float> Unpacked(FormatId format, const std::byte* packed, int rows, 
   return numbers;
 }
 
-std::vector<float> Meant(Spelling spelling, std::vector<float> numbers) {
-  for (float& number : numbers) {
-    if (spelling == Spelling::kLessOne) number += 1;
-    if (spelling == Spelling::kLogOfNegative) number = -static_cast<float>(std::exp(double{number}));
+std::vector<float> Meant(const TrunkTensor& tensor, std::vector<float> numbers) {
+  const HeadFactor& factor = tensor.head_factor;
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    float& number = numbers[i];
+    if (tensor.spelling == Spelling::kLessOne) number += 1;
+    if (tensor.spelling == Spelling::kLogOfNegative) number = -static_cast<float>(std::exp(double{number}));
+    const bool scaled = factor.head_dim > 0 && static_cast<int>(i) % factor.head_dim < factor.dims;
+    if (scaled) number = static_cast<float>(number * factor.factor);
   }
   return numbers;
 }
@@ -77,7 +81,7 @@ TEST(PackCommandTest, EveryFamilyArrivesExactly) {
       auto found = (*store)->FindTensor(tensor.store_name);
       ASSERT_TRUE(found.ok()) << found.status();
       const std::byte* bytes = trunk.data() + (*found)->offset;
-      const std::vector<float> expected = Meant(tensor.spelling, SourceFloats(*checkpoint->Find(tensor.checkpoint_name)));
+      const std::vector<float> expected = Meant(tensor, SourceFloats(*checkpoint->Find(tensor.checkpoint_name)));
       if ((*found)->vector) {
         EXPECT_EQ(std::memcmp(bytes, expected.data(), expected.size() * sizeof(float)), 0) << tensor.store_name;
       } else {

@@ -147,6 +147,11 @@ json TinyConfig(std::string_view model_type) {
                        {"qk_rope_head_dim", 6},    {"v_head_dim", 8}};
   json grouped_latent = latent;
   grouped_latent.update({{"n_group", 1}, {"topk_group", 1}});
+  json scaled_latent = grouped_latent;
+  scaled_latent.update(
+      {{"head_dim", 16},
+       {"rope_scaling",
+        {{"rope_type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 16}, {"llama_4_scaling_beta", 0.1}}}});
   const json kimi = {
       {"num_key_value_heads", 5},
       {"num_experts", 5},
@@ -303,11 +308,34 @@ json TinyConfig(std::string_view model_type) {
       {"qwen3_omni_moe_text", {{"num_experts", 5}, {"moe_intermediate_size", 20}, {"head_dim", 16}}},
       {"glm4v_moe_text",
        {{"n_routed_experts", 5}, {"n_shared_experts", 2}, {"moe_intermediate_size", 20}, {"partial_rotary_factor", 0.5}}},
+      {"flex_olmo", {{"num_experts", 5}, {"norm_topk_prob", false}}},
+      {"granitemoeshared", {{"num_local_experts", 5}, {"shared_intermediate_size", 28}, {"residual_multiplier", 0.5}}},
+      {"llama4_text",
+       {{"num_local_experts", 5},
+        {"num_experts_per_tok", 1},
+        {"intermediate_size_mlp", 28},
+        {"interleave_moe_layer_step", 2},
+        {"head_dim", 8},
+        {"attention_chunk_size", 8},
+        {"no_rope_layers", {1, 0, 1}}}},
+      {"mistral4", scaled_latent},
+      {"cohere2_moe",
+       {{"num_experts", 5},
+        {"num_shared_experts", 2},
+        {"expert_selection_fn", "sigmoid"},
+        {"norm_topk_prob", true},
+        {"head_dim", 8},
+        {"sliding_window", 6},
+        {"layer_types", {"sliding_attention", "full_attention", "sliding_attention"}},
+        {"layer_norm_eps", 1e-5},
+        {"tie_word_embeddings", true}}},
   };
   const auto row = rows.find(model_type);
   MOED_CHECK(row != rows.end());
   config.update(row->second);
-  if (config.contains("norm_eps") || config.contains("layer_norm_epsilon")) config.erase("rms_norm_eps");
+  for (const char* other : {"norm_eps", "layer_norm_epsilon", "layer_norm_eps"}) {
+    if (config.contains(other)) config.erase("rms_norm_eps");
+  }
   if (config.contains("mlp_hidden_act")) config.erase("hidden_act");
   if (config.contains("moe_ffn_hidden_size")) config.erase("intermediate_size");
   for (const char* other : {"moe_k", "moe_topk", "top_k_experts", "moe_num_active_primary_experts"}) {
