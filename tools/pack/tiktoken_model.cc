@@ -86,12 +86,12 @@ absl::Status AddNamed(std::string_view settings, size_t first, std::vector<std::
     texts.push_back(content.is_string() ? content.get<std::string>() : StrCat("<|reserved_token_", id, "|>"));
     types.push_back(special ? kControl : kUserDefined);
   }
-  for (const auto& [id, token] : added.items()) {
-    const bool there = std::ranges::any_of(
-        texts.begin() + static_cast<std::ptrdiff_t>(first), texts.end(),
-        [&](const std::string& text) { return token.is_object() && token.value("content", nlohmann::json()) == text; });
-    if (!there)
-      return InvalidArgument("added token ", id, " of tokenizer_config.json is not one of ", kAddedTokens, " from ", first);
+  for (const auto& item : added.items()) {
+    const nlohmann::json content = item.value().is_object() ? item.value().value("content", nlohmann::json()) : nlohmann::json();
+    const bool there = std::any_of(texts.begin() + static_cast<std::ptrdiff_t>(first), texts.end(),
+                                   [&](const std::string& text) { return content == text; });
+    if (there) continue;
+    return InvalidArgument("added token ", item.key(), " of tokenizer_config.json is not one of ", kAddedTokens, " from ", first);
   }
   return absl::OkStatus();
 }
