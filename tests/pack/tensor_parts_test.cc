@@ -111,8 +111,8 @@ TEST(TensorPartsTest, ExpertsWithInputsBeforeOutputsOrBehindThem) {
     const auto part = [&](const std::string& of) {
       return Encoded(*checkpoint->Find("model.layers.0.mlp.experts.3." + of + ".weight"), kFloats)[0];
     };
-    const auto at = [released](int rows, int cols, int row, int col) {
-      return static_cast<size_t>(expert) * rows * cols + (released ? col * rows + row : row * cols + col);
+    const auto at = [inputs_first = released](int rows, int cols, int row, int col) {
+      return static_cast<size_t>(expert) * rows * cols + (inputs_first ? col * rows + row : row * cols + col);
     };
     const std::vector<float> gate = part("gate_proj"), up = part("up_proj"), out = part("down_proj");
     for (int f = 0; f < ffn; ++f) {
