@@ -222,6 +222,13 @@ void ReadRoutedExperts(ConfigReader& config, ModelSpec& spec) {
   spec.shared_ffn = config.Int("n_shared_experts", 0, kMostShared) * spec.expert_ffn;
 }
 
+void SetRouterGroups(ModelSpec& spec, int groups, int kept) {
+  spec.router_groups = groups;
+  spec.router_kept_groups = kept;
+  spec.router_group_rank = groups > 1 ? GroupRank::kTwoLargestKeys : GroupRank::kLargestKey;
+  spec.router_epsilon = 1e-20;
+}
+
 void ReadCorrectedRouter(ConfigReader& config, ModelSpec& spec, double scale, bool groups_are_required) {
   const auto groups = [&](std::string_view key) {
     return groups_are_required ? config.Int(key, 1, kMostGroups) : config.IntOr(key, 1, 1, kMostGroups);
@@ -229,10 +236,7 @@ void ReadCorrectedRouter(ConfigReader& config, ModelSpec& spec, double scale, bo
   spec.norm_topk_prob = config.BoolOr("norm_topk_prob", true);
   spec.router_scoring = RouterScoring::kSigmoid;
   spec.router_correction = true;
-  spec.router_groups = groups("n_group");
-  spec.router_kept_groups = groups("topk_group");
-  spec.router_group_rank = spec.router_groups > 1 ? GroupRank::kTwoLargestKeys : GroupRank::kLargestKey;
-  spec.router_epsilon = 1e-20;
+  SetRouterGroups(spec, groups("n_group"), groups("topk_group"));
   spec.router_scale = config.NumberOr("routed_scaling_factor", scale, 1e-3, 1e3);
 }
 

@@ -74,6 +74,8 @@ std::vector<std::string> LeadingDenseTypes(const ModelSpec& spec, int leading);
 void ReadDenseLayers(ConfigReader& config, ModelSpec& spec);
 // n_routed_experts, their size, and n_shared_experts of the same size as one: the names of DeepSeek and GLM.
 void ReadRoutedExperts(ConfigReader& config, ModelSpec& spec);
+// As DeepSeek-V3 has them: a group ranks by its two best scores; the sum that norm_topk_prob divides by is never 0.
+void SetRouterGroups(ModelSpec& spec, int groups, int kept);
 // DeepSeek-V3's router: sigmoid scores with a correction for the choice, among the groups with the two best scores. `scale` where
 // routed_scaling_factor is absent.
 void ReadCorrectedRouter(ConfigReader& config, ModelSpec& spec, double scale, bool groups_are_required = false);

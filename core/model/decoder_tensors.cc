@@ -230,6 +230,29 @@ void AddFfn(TensorList& list, const ModelSpec& spec, bool moe, const DecoderName
   if (spec.shared_gate) list.Router(store + "shared_gate", block + "shared_expert_gate.weight", 1, spec.hidden);
 }
 
+// gate_up_proj has gate's outputs, then up's. Outputs before inputs, or, `transposed`, behind them.
+void AddStackedExperts(const ModelSpec& spec, LayerId layer, const std::string& prefix, bool transposed, ExpertTensorNamer name,
+                       std::vector<TensorPart>& parts) {
+  const auto add = [&](ExpertPart part, const char* whole, int rows, int cols, int64_t halves, int half) {
+    const int64_t all_rows = halves * rows;
+    for (int expert = 0; expert < spec.experts; ++expert) {
+      const int64_t before = expert * all_rows * cols;
+      parts.push_back(
+          {.name = name(layer, expert, part),
+           .whole = prefix + whole,
+           .whole_shape = transposed ? ShapeOf({spec.experts, cols, all_rows}) : ShapeOf({spec.experts, all_rows, cols}),
+           .rows = rows,
+           .cols = cols,
+           .offset = before + int64_t{half} * rows * (transposed ? 1 : cols),
+           .row_stride = transposed ? 1 : cols,
+           .col_stride = transposed ? all_rows : 1});
+    }
+  };
+  add(ExpertPart::kGate, "gate_up_proj", spec.expert_ffn, spec.hidden, 2, 0);
+  add(ExpertPart::kUp, "gate_up_proj", spec.expert_ffn, spec.hidden, 2, 1);
+  add(ExpertPart::kDown, "down_proj", spec.hidden, spec.expert_ffn, 1, 0);
+}
+
 }  // namespace
 
 std::vector<TrunkTensor> DecoderTensors(const ModelSpec& spec, const DecoderNames& names) {
@@ -286,42 +309,22 @@ std::vector<TensorPart> LatentParts(const ModelSpec& spec) {
   return parts;
 }
 
-void AddFusedExperts(const ModelSpec& spec, LayerId layer, const std::string& prefix,
-                     std::string (*expert_tensor)(LayerId layer, int expert, ExpertPart part), std::vector<TensorPart>& parts) {
-  const auto add = [&](ExpertPart part, const char* whole, int rows, int cols, int64_t halves, int half) {
-    for (int expert = 0; expert < spec.experts; ++expert) {
-      parts.push_back({.name = expert_tensor(layer, expert, part),
-                       .whole = prefix + whole,
-                       .whole_shape = ShapeOf({spec.experts, halves * rows, cols}),
-                       .rows = rows,
-                       .cols = cols,
-                       .offset = (expert * halves + half) * rows * cols,
-                       .row_stride = cols});
-    }
-  };
-  add(ExpertPart::kGate, "gate_up_proj", spec.expert_ffn, spec.hidden, 2, 0);
-  add(ExpertPart::kUp, "gate_up_proj", spec.expert_ffn, spec.hidden, 2, 1);
-  add(ExpertPart::kDown, "down_proj", spec.hidden, spec.expert_ffn, 1, 0);
+void AddFusedExperts(const ModelSpec& spec, LayerId layer, const std::string& prefix, ExpertTensorNamer name,
+                     std::vector<TensorPart>& parts) {
+  AddStackedExperts(spec, layer, prefix, /*transposed=*/false, name, parts);
 }
 
-void AddTransposedExperts(const ModelSpec& spec, LayerId layer, const std::string& prefix,
-                          std::string (*expert_tensor)(LayerId layer, int expert, ExpertPart part),
+void AddTransposedExperts(const ModelSpec& spec, LayerId layer, const std::string& prefix, ExpertTensorNamer name,
                           std::vector<TensorPart>& parts) {
-  const auto add = [&](ExpertPart part, const char* whole, int rows, int cols, int64_t halves, int half) {
-    for (int expert = 0; expert < spec.experts; ++expert) {
-      parts.push_back({.name = expert_tensor(layer, expert, part),
-                       .whole = prefix + whole,
-                       .whole_shape = ShapeOf({spec.experts, cols, halves * rows}),
-                       .rows = rows,
-                       .cols = cols,
-                       .offset = (expert * halves * cols + half) * rows,
-                       .row_stride = 1,
-                       .col_stride = halves * rows});
-    }
-  };
-  add(ExpertPart::kGate, "gate_up_proj", spec.expert_ffn, spec.hidden, 2, 0);
-  add(ExpertPart::kUp, "gate_up_proj", spec.expert_ffn, spec.hidden, 2, 1);
-  add(ExpertPart::kDown, "down_proj", spec.hidden, spec.expert_ffn, 1, 0);
+  AddStackedExperts(spec, layer, prefix, /*transposed=*/true, name, parts);
+}
+
+std::string MlpExpertsPrefix(LayerId layer) { return StrCat("model.layers.", layer.value(), ".mlp.experts."); }
+
+std::vector<TensorPart> FusedMlpExperts(const ModelSpec& spec) {
+  std::vector<TensorPart> parts;
+  for (const LayerId layer : spec.MoeLayers()) AddFusedExperts(spec, layer, MlpExpertsPrefix(layer), MlpExpertTensor, parts);
+  return parts;
 }
 
 bool IsBehindTheLastLayer(const ModelSpec& spec, std::string_view checkpoint_name) {

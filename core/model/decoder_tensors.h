@@ -44,13 +44,16 @@ std::vector<TrunkTensor> DecoderTensors(const ModelSpec& spec, const DecoderName
 // Latent attention's k_b and v_b, which checkpoints have as one kv_b_proj.
 std::vector<TensorPart> LatentParts(const ModelSpec& spec);
 // The experts of a layer as checkpoints have them in two tensors: `prefix`gate_up_proj (experts, 2 * expert_ffn, hidden), gate
-// before up, and `prefix`down_proj (experts, hidden, expert_ffn). `expert_tensor` is the family's.
-void AddFusedExperts(const ModelSpec& spec, LayerId layer, const std::string& prefix,
-                     std::string (*expert_tensor)(LayerId layer, int expert, ExpertPart part), std::vector<TensorPart>& parts);
+// before up, and `prefix`down_proj (experts, hidden, expert_ffn). `name` is the family's.
+using ExpertTensorNamer = std::string (*)(LayerId layer, int expert, ExpertPart part);
+void AddFusedExperts(const ModelSpec& spec, LayerId layer, const std::string& prefix, ExpertTensorNamer name,
+                     std::vector<TensorPart>& parts);
 // The same with inputs before outputs: (experts, hidden, 2 * expert_ffn) and (experts, expert_ffn, hidden).
-void AddTransposedExperts(const ModelSpec& spec, LayerId layer, const std::string& prefix,
-                          std::string (*expert_tensor)(LayerId layer, int expert, ExpertPart part),
+void AddTransposedExperts(const ModelSpec& spec, LayerId layer, const std::string& prefix, ExpertTensorNamer name,
                           std::vector<TensorPart>& parts);
+// The fused experts of all layers, where they stand in "model.layers.3.mlp.experts.".
+std::string MlpExpertsPrefix(LayerId layer);
+std::vector<TensorPart> FusedMlpExperts(const ModelSpec& spec);
 // model.layers.N with N past the last layer: they predict further tokens.
 bool IsBehindTheLastLayer(const ModelSpec& spec, std::string_view checkpoint_name);
 // "model.layers.3.mlp.experts.7.gate_proj.weight".

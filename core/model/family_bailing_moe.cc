@@ -2,6 +2,7 @@
 // of one matrix. The first version has probabilities by softmax. The second has sigmoid scores with a correction among the best
 // groups, norms of queries and keys, and turns a part of each head; most of its files call themselves "bailing_moe" as well.
 #include "core/base/status.h"
+#include "core/model/bailing_checkpoint.h"
 #include "core/model/decoder_config.h"
 #include "core/model/decoder_tensors.h"
 #include "core/model/families.h"
@@ -66,11 +67,9 @@ ModelSpec ReadSecond(ConfigReader& config) {
   if (config.BoolOr("use_qk_norm", true)) spec.qk_norm = ModelSpec::QkNorm::kPerHead;
   spec.router_scoring = RouterScoring::kSigmoid;
   spec.router_correction = true;
-  spec.router_groups = config.IntOr("n_group", kUsualGroups, 1, kMostGroups);
-  spec.router_kept_groups = config.IntOr("topk_group", kUsualKept, 1, kMostGroups);
-  spec.router_group_rank = spec.router_groups > 1 ? GroupRank::kTwoLargestKeys : GroupRank::kLargestKey;
+  SetRouterGroups(spec, config.IntOr("n_group", kUsualGroups, 1, kMostGroups),
+                  config.IntOr("topk_group", kUsualKept, 1, kMostGroups));
   spec.norm_topk_prob = spec.top_k > 1;
-  spec.router_epsilon = 1e-20;
   spec.router_scale = config.NumberOr("routed_scaling_factor", 1, 1e-3, 1e3);
   return spec;
 }
@@ -89,24 +88,24 @@ constexpr OwnName kNames[] = {
     {"q_norm", "attention.query_layernorm.weight"}, {"k_norm", "attention.key_layernorm.weight"},
 };
 
-std::vector<TrunkTensor> TrunkTensors(const ModelSpec& spec) {
+Family Bailing(std::string_view model_type) {
+  return {model_type, ReadSpec, MlpExpertTensor, BailingTensors, BailingParts, IsBehindTheLastLayer};
+}
+
+}  // namespace
+
+std::vector<TrunkTensor> BailingTensors(const ModelSpec& spec) {
   return DecoderTensors(
       spec, {.correction = "gate.expert_bias", .shared = "shared_experts", .embed = "word_embeddings", .own = kNames});
 }
 
-std::vector<TensorPart> Parts(const ModelSpec& spec) {
+std::vector<TensorPart> BailingParts(const ModelSpec& spec) {
   std::vector<TensorPart> parts;
   for (int layer = 0; layer < spec.layers; ++layer) {
     AddQueryKeyValue(spec, StrCat("model.layers.", layer, ".attention.query_key_value."), parts);
   }
   return parts;
 }
-
-Family Bailing(std::string_view model_type) {
-  return {model_type, ReadSpec, MlpExpertTensor, TrunkTensors, Parts, IsBehindTheLastLayer};
-}
-
-}  // namespace
 
 Family BailingMoeFamily() { return Bailing(kFirst); }
 Family BailingMoeV2Family() { return Bailing(kSecond); }

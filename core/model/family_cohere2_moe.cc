@@ -78,16 +78,10 @@ std::vector<TrunkTensor> TrunkTensors(const ModelSpec& spec) {
   return DecoderTensors(spec, {.shared = "shared_experts", .no_norm_bias = true});
 }
 
-std::vector<TensorPart> Parts(const ModelSpec& spec) {
-  std::vector<TensorPart> parts;
-  for (const LayerId layer : spec.MoeLayers()) {
-    AddFusedExperts(spec, layer, StrCat("model.layers.", layer.value(), ".mlp.experts."), MlpExpertTensor, parts);
-  }
-  return parts;
-}
-
 }  // namespace
 
-Family Cohere2MoeFamily() { return {"cohere2_moe", ReadSpec, MlpExpertTensor, TrunkTensors, Parts, IsBehindTheLastLayer}; }
+Family Cohere2MoeFamily() {
+  return {"cohere2_moe", ReadSpec, MlpExpertTensor, TrunkTensors, FusedMlpExperts, IsBehindTheLastLayer};
+}
 
 }  // namespace moed

@@ -26,16 +26,8 @@ constexpr OwnName kNames[] = {
 
 std::vector<TrunkTensor> TrunkTensors(const ModelSpec& spec) { return DecoderTensors(spec, {.own = kNames}); }
 
-std::vector<TensorPart> Parts(const ModelSpec& spec) {
-  std::vector<TensorPart> parts;
-  for (const LayerId layer : spec.MoeLayers()) {
-    AddFusedExperts(spec, layer, StrCat("model.layers.", layer.value(), ".mlp.experts."), MlpExpertTensor, parts);
-  }
-  return parts;
-}
-
 }  // namespace
 
-Family FlexOlmoFamily() { return {"flex_olmo", ReadSpec, MlpExpertTensor, TrunkTensors, Parts}; }
+Family FlexOlmoFamily() { return {"flex_olmo", ReadSpec, MlpExpertTensor, TrunkTensors, FusedMlpExperts}; }
 
 }  // namespace moed

@@ -65,10 +65,8 @@ void ReadExperts(ConfigReader& config, ModelSpec& spec) {
   spec.norm_topk_prob = config.BoolOr(config.Spelling("moe_renormalize", "norm_topk_prob"), true);
   spec.router_scoring = RouterScoring::kSigmoid;
   spec.router_correction = true;
-  spec.router_groups = config.IntOr(config.Spelling("num_expert_group", "n_group"), 1, 1, kMostGroups);
-  spec.router_kept_groups = config.IntOr("topk_group", 1, 1, kMostGroups);
-  spec.router_group_rank = spec.router_groups > 1 ? GroupRank::kTwoLargestKeys : GroupRank::kLargestKey;
-  spec.router_epsilon = 1e-20;
+  SetRouterGroups(spec, config.IntOr(config.Spelling("num_expert_group", "n_group"), 1, 1, kMostGroups),
+                  config.IntOr("topk_group", 1, 1, kMostGroups));
   spec.router_scale = config.Number("routed_scaling_factor", 1e-3, 1e3);
   if (spec.router_groups > 1) config.Only("use_grouped_topk", {true});
   config.Only("moe_router_activation_func", {"sigmoid"});

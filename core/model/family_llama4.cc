@@ -93,37 +93,16 @@ std::vector<TrunkTensor> TrunkTensors(const ModelSpec& spec) {
   return DecoderTensors(spec, {.block = kBlock, .router = "router", .dense = kBlock});
 }
 
-std::string ExpertsPrefix(LayerId layer) { return StrCat("model.layers.", layer.value(), ".", kBlock, ".experts."); }
-
 std::string ExpertTensor(LayerId layer, int expert, ExpertPart part) {
   static constexpr std::string_view kProjections[kExpertParts] = {"gate_proj", "up_proj", "down_proj"};
   return ExpertTensorName(layer, kBlock, expert, kProjections[static_cast<size_t>(part)]);
 }
 
-// Transposed: (experts, inputs, outputs), gate before up.
-void AddExperts(const ModelSpec& spec, LayerId layer, std::vector<TensorPart>& parts) {
-  const int64_t hidden = spec.hidden, ffn = spec.expert_ffn;
-  for (int expert = 0; expert < spec.experts; ++expert) {
-    const auto add = [&](ExpertPart part, const char* whole, int64_t inputs, int64_t outputs, int64_t first, int64_t rows) {
-      const std::vector<uint64_t> shape = ShapeOf({spec.experts, inputs, outputs});
-      parts.push_back({.name = ExpertTensor(layer, expert, part),
-                       .whole = ExpertsPrefix(layer) + whole,
-                       .whole_shape = shape,
-                       .rows = static_cast<int>(rows),
-                       .cols = static_cast<int>(inputs),
-                       .offset = expert * inputs * outputs + first,
-                       .row_stride = 1,
-                       .col_stride = outputs});
-    };
-    add(ExpertPart::kGate, "gate_up_proj", hidden, 2 * ffn, 0, ffn);
-    add(ExpertPart::kUp, "gate_up_proj", hidden, 2 * ffn, ffn, ffn);
-    add(ExpertPart::kDown, "down_proj", ffn, hidden, 0, hidden);
-  }
-}
-
 std::vector<TensorPart> Parts(const ModelSpec& spec) {
   std::vector<TensorPart> parts;
-  for (const LayerId layer : spec.MoeLayers()) AddExperts(spec, layer, parts);
+  for (const LayerId layer : spec.MoeLayers()) {
+    AddTransposedExperts(spec, layer, StrCat("model.layers.", layer.value(), ".", kBlock, ".experts."), ExpertTensor, parts);
+  }
   return parts;
 }
 

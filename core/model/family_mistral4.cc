@@ -13,10 +13,7 @@ constexpr NameBeginning kWholeNames[] = {{"language_model.lm_head.", "lm_head."}
 
 void ReadRouter(ConfigReader& config, ModelSpec& spec) {
   spec.norm_topk_prob = config.BoolOr("norm_topk_prob", true);
-  spec.router_groups = config.IntOr("n_group", 1, 1, kMostGroups);
-  spec.router_kept_groups = config.IntOr("topk_group", 1, 1, kMostGroups);
-  spec.router_group_rank = spec.router_groups > 1 ? GroupRank::kTwoLargestKeys : GroupRank::kLargestKey;
-  spec.router_epsilon = 1e-20;
+  SetRouterGroups(spec, config.IntOr("n_group", 1, 1, kMostGroups), config.IntOr("topk_group", 1, 1, kMostGroups));
   spec.router_scale = config.NumberOr("routed_scaling_factor", 1, 1e-3, 1e3);
 }
 
@@ -53,9 +50,8 @@ std::vector<TrunkTensor> TrunkTensors(const ModelSpec& spec) { return DecoderTen
 
 std::vector<TensorPart> Parts(const ModelSpec& spec) {
   std::vector<TensorPart> parts = LatentParts(spec);
-  for (const LayerId layer : spec.MoeLayers()) {
-    AddFusedExperts(spec, layer, StrCat("model.layers.", layer.value(), ".mlp.experts."), MlpExpertTensor, parts);
-  }
+  const std::vector<TensorPart> experts = FusedMlpExperts(spec);
+  parts.insert(parts.end(), experts.begin(), experts.end());
   return parts;
 }
 

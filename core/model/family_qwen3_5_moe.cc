@@ -54,7 +54,7 @@ std::vector<TensorPart> Parts(const ModelSpec& spec) {
   std::vector<TensorPart> parts = DeltaNetParts(spec);
   for (int layer = 0; layer < spec.layers; ++layer) {
     if (spec.IsRecurrent(LayerId(layer))) AddProjections(spec, layer, parts);
-    AddFusedExperts(spec, LayerId(layer), StrCat("model.layers.", layer, ".mlp.experts."), MlpExpertTensor, parts);
+    AddFusedExperts(spec, LayerId(layer), MlpExpertsPrefix(LayerId(layer)), MlpExpertTensor, parts);
   }
   return parts;
 }

@@ -66,11 +66,9 @@ std::vector<TrunkTensor> TrunkTensors(const ModelSpec& spec) { return DecoderTen
 
 // As released, and as transformers 5 saves them; where those have one shape, as released.
 std::vector<TensorPart> Parts(const ModelSpec& spec) {
-  std::vector<TensorPart> released, saved;
+  std::vector<TensorPart> released, saved = FusedMlpExperts(spec);
   for (const LayerId layer : spec.MoeLayers()) {
-    const std::string prefix = StrCat("model.layers.", layer.value(), ".mlp.experts.");
-    AddTransposedExperts(spec, layer, prefix, MlpExpertTensor, released);
-    AddFusedExperts(spec, layer, prefix, MlpExpertTensor, saved);
+    AddTransposedExperts(spec, layer, MlpExpertsPrefix(layer), MlpExpertTensor, released);
   }
   for (size_t i = 0; i < saved.size(); ++i) {
     if (saved[i].whole_shape != released[i].whole_shape) released.push_back(std::move(saved[i]));

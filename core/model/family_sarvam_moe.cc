@@ -1,8 +1,7 @@
 // Sarvam-30B: norms of each head, sigmoid scores with a correction, a shared expert, leading dense layers. A checkpoint has
 // queries, keys and values as one projection.
-#include <algorithm>
-
 #include "core/base/status.h"
+#include "core/model/bailing_checkpoint.h"
 #include "core/model/decoder_config.h"
 #include "core/model/decoder_tensors.h"
 #include "core/model/families.h"
@@ -42,45 +41,8 @@ absl::StatusOr<ModelSpec> ReadSpec(std::string_view config_json, std::string_vie
   return FinishSpec(std::move(config), generation_config, std::move(spec));
 }
 
-constexpr OwnName kNames[] = {
-    {"q", "attention.query"},
-    {"k", "attention.key"},
-    {"v", "attention.value"},
-    {"o", "attention.dense.weight"},
-    {"q_norm", "attention.query_layernorm.weight"},
-    {"k_norm", "attention.key_layernorm.weight"},
-};
-
-std::vector<TrunkTensor> TrunkTensors(const ModelSpec& spec) {
-  std::vector<TrunkTensor> tensors =
-      DecoderTensors(spec, {.correction = "gate.expert_bias", .shared = "shared_experts", .own = kNames});
-  std::ranges::find(tensors, "embed", &TrunkTensor::store_name)->checkpoint_name = "model.word_embeddings.weight";
-  return tensors;
-}
-
-std::vector<TensorPart> Parts(const ModelSpec& spec) {
-  const int q_rows = spec.heads * spec.head_dim, kv_rows = spec.kv_heads * spec.head_dim;
-  std::vector<TensorPart> parts;
-  for (int layer = 0; layer < spec.layers; ++layer) {
-    const std::string attention = StrCat("model.layers.", layer, ".attention.");
-    const auto add = [&](const char* name, int rows, int64_t rows_before) {
-      parts.push_back({.name = attention + name,
-                       .whole = attention + "query_key_value.weight",
-                       .whole_shape = ShapeOf({q_rows + int64_t{2} * kv_rows, spec.hidden}),
-                       .rows = rows,
-                       .cols = spec.hidden,
-                       .offset = rows_before * spec.hidden,
-                       .row_stride = spec.hidden});
-    };
-    add("query", q_rows, 0);
-    add("key", kv_rows, q_rows);
-    add("value", kv_rows, int64_t{q_rows} + kv_rows);
-  }
-  return parts;
-}
-
 }  // namespace
 
-Family SarvamMoeFamily() { return {"sarvam_moe", ReadSpec, MlpExpertTensor, TrunkTensors, Parts, IsBehindTheLastLayer}; }
+Family SarvamMoeFamily() { return {"sarvam_moe", ReadSpec, MlpExpertTensor, BailingTensors, BailingParts, IsBehindTheLastLayer}; }
 
 }  // namespace moed
