@@ -11,7 +11,7 @@
 namespace moed {
 namespace {
 
-struct Flags {
+struct BenchFlags {
   GenerateFlags generate;
   LoadOptions load;
   std::string prompts_file;
@@ -24,7 +24,7 @@ struct Work {
   moe::v1::GenerateRequest form;
 };
 
-absl::StatusOr<std::vector<std::string>> Prompts(const Flags& flags) {
+absl::StatusOr<std::vector<std::string>> Prompts(const BenchFlags& flags) {
   if (flags.prompts_file.empty()) return std::vector<std::string>{flags.prompt};
   MOED_ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(flags.prompts_file));
   std::vector<std::string> prompts;
@@ -40,7 +40,7 @@ nlohmann::json PercentilesJson(const Percentiles& p) {
   return {{"p50", p.p50}, {"p90", p.p90}, {"p99", p.p99}, {"mean", p.mean}};
 }
 
-void PrintJson(const LoadReport& report) {
+void PrintBenchJson(const LoadReport& report) {
   std::printf("%s\n", nlohmann::json{{"ok", report.ok},
                                      {"errors", report.errors},
                                      {"late", report.late},
@@ -69,16 +69,16 @@ void PrintTable(const LoadReport& report) {
   row("latency", report.latency);
 }
 
-absl::Status Prepare(const Flags& flags, Work& work) {
+absl::Status Prepare(const BenchFlags& flags, Work& work) {
   MOED_ASSIGN_OR_RETURN(work.prompts, Prompts(flags));
   return flags.generate.Apply(work.form);
 }
 
-absl::Status Run(const Flags& flags, const Work& work, CommandContext& context) {
+absl::Status RunBench(const BenchFlags& flags, const Work& work, CommandContext& context) {
   double wall_seconds = 0;
   const auto samples = GenerateLoad(context.client, work.prompts, work.form, flags.load, context.cancellation, &wall_seconds);
   const LoadReport report = Summarise(samples, wall_seconds);
-  flags.json ? PrintJson(report) : PrintTable(report);
+  flags.json ? PrintBenchJson(report) : PrintTable(report);
   if (report.ok > 0) return absl::OkStatus();
   for (const LoadSample& sample : samples) MOED_RETURN_IF_ERROR(sample.status);
   return absl::CancelledError("no request was answered");
@@ -87,7 +87,7 @@ absl::Status Run(const Flags& flags, const Work& work, CommandContext& context) 
 }  // namespace
 
 CommandRun DefineBench(CLI::App& app) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<BenchFlags>();
   auto work = std::make_shared<Work>();
   app.add_option("--requests,-n", flags->load.requests, "how many")->transform(Between(1, 1'000'000))->capture_default_str();
   app.add_option("--concurrency,-c", flags->load.concurrency, "requests at once")
@@ -105,7 +105,7 @@ CommandRun DefineBench(CLI::App& app) {
   app.add_flag("--json", flags->json,
                "JSON: ok, errors, tokens_per_second, and p50, p90, p99, mean of TTFT, TPOT, latency in seconds");
   return {[flags, work] { return Prepare(*flags, *work); },
-          [flags, work](CommandContext& context) { return Run(*flags, *work, context); }};
+          [flags, work](CommandContext& context) { return RunBench(*flags, *work, context); }};
 }
 
 }  // namespace moed

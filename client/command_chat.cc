@@ -14,7 +14,7 @@
 namespace moed {
 namespace {
 
-struct Flags {
+struct ChatFlags {
   GenerateFlags generate;
   std::string system;
   std::string conversation_path;
@@ -57,7 +57,7 @@ class Answering {
 
 class Chat {
  public:
-  Flags& flags() { return flags_; }
+  ChatFlags& flags() { return flags_; }
 
   // Once the flags are there.
   absl::Status Prepare() {
@@ -207,7 +207,7 @@ class Chat {
     std::fflush(stdout);
   }
 
-  Flags flags_;
+  ChatFlags flags_;
   CommandContext* context_ = nullptr;  // while it runs
   const bool input_on_terminal_ = isatty(STDIN_FILENO) != 0, output_on_terminal_ = isatty(STDOUT_FILENO) != 0;
   const std::shared_ptr<Answering> answering_ = std::make_shared<Answering>();
@@ -219,7 +219,7 @@ class Chat {
 
 CommandRun DefineChat(CLI::App& app) {
   auto chat = std::make_shared<Chat>();
-  Flags* const flags = &chat->flags();
+  ChatFlags* const flags = &chat->flags();
   app.add_option("--system", flags->system, "the system's message, before the first");
   app.add_option("--conversation", flags->conversation_path, "go on with a conversation that /save wrote");
   auto* once = app.add_option_group("once", "answer one message, and end")->require_option(0, 1);

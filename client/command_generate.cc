@@ -10,7 +10,7 @@
 namespace moed {
 namespace {
 
-struct Flags {
+struct AnswerFlags {
   GenerateFlags generate;
   std::string prompt;
   std::string prompt_file;
@@ -87,7 +87,7 @@ nlohmann::json AnswerJson(const Answer& answer, bool with_logprobs) {
   return json;
 }
 
-absl::StatusOr<moe::v1::GenerateRequest> MakeRequest(const Flags& flags) {
+absl::StatusOr<moe::v1::GenerateRequest> MakeRequest(const AnswerFlags& flags) {
   const int given = !flags.prompt.empty() + !flags.prompt_file.empty() + !flags.token_ids.empty();
   if (given != 1) return UsageError("give one of --prompt, --prompt-file, --token-ids");
   moe::v1::GenerateRequest request;
@@ -113,7 +113,7 @@ absl::StatusOr<moe::v1::GenerateRequest> MakeRequest(const Flags& flags) {
   return request;
 }
 
-absl::Status Run(const Flags& flags, const moe::v1::GenerateRequest& request, CommandContext& context) {
+absl::Status RunGenerate(const AnswerFlags& flags, const moe::v1::GenerateRequest& request, CommandContext& context) {
   Answer answer;
   const absl::Status status = context.client.GenerateStream(
       request,
@@ -145,7 +145,7 @@ absl::Status Run(const Flags& flags, const moe::v1::GenerateRequest& request, Co
 }  // namespace
 
 CommandRun DefineGenerate(CLI::App& app) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<AnswerFlags>();
   auto request = std::make_shared<moe::v1::GenerateRequest>();
   app.add_option("--prompt,-p", flags->prompt, "text to continue");
   app.add_option("--prompt-file", flags->prompt_file, "file with the text to continue; - is standard input");
@@ -171,7 +171,7 @@ CommandRun DefineGenerate(CLI::App& app) {
             MOED_ASSIGN_OR_RETURN(*request, MakeRequest(*flags));
             return absl::OkStatus();
           },
-          [flags, request](CommandContext& context) { return Run(*flags, *request, context); }};
+          [flags, request](CommandContext& context) { return RunGenerate(*flags, *request, context); }};
 }
 
 }  // namespace moed

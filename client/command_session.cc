@@ -12,13 +12,13 @@
 namespace moed {
 namespace {
 
-struct Flags {
+struct SessionFlags {
   int most = 100;
   bool json = false;
   std::string name;
 };
 
-absl::Status List(const Flags& flags, CommandContext& context) {
+absl::Status ListSessions(const SessionFlags& flags, CommandContext& context) {
   MOED_ASSIGN_OR_RETURN(const moe::v1::ListSessionsResponse answer, context.client.ListSessions(flags.most));
   if (flags.json) {
     std::printf("%s\n", JsonText(answer).c_str());
@@ -40,7 +40,7 @@ absl::Status List(const Flags& flags, CommandContext& context) {
 }  // namespace
 
 CommandRun DefineSession(CLI::App& app) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<SessionFlags>();
   app.require_subcommand(1);
   app.fallthrough();
   CLI::App* list = app.add_subcommand("list", "Conversations, the most recently used first.");
@@ -49,7 +49,7 @@ CommandRun DefineSession(CLI::App& app) {
   CLI::App* remove = app.add_subcommand("delete", "Forgets a conversation.");
   remove->add_option("name", flags->name, "of the conversation")->required();
   return [flags, list](CommandContext& context) {
-    return list->parsed() ? List(*flags, context) : context.client.DeleteSession(flags->name);
+    return list->parsed() ? ListSessions(*flags, context) : context.client.DeleteSession(flags->name);
   };
 }
 

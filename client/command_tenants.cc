@@ -13,7 +13,7 @@
 namespace moed {
 namespace {
 
-void PrintJson(const moe::v1::Stats& stats) {
+void PrintTenantsJson(const moe::v1::Stats& stats) {
   const std::string tenants =
       absl::StrJoin(stats.tenants(), ",", [](std::string* out, const moe::v1::TenantStats& tenant) { *out += JsonText(tenant); });
   std::printf("{\"tenants\":[%s]}\n", tenants.c_str());
@@ -28,11 +28,11 @@ std::string LimitsText(const moe::v1::TenantStats& tenant) {
   return text;
 }
 
-absl::Status List(bool json, CommandContext& context) {
+absl::Status ListTenants(bool json, CommandContext& context) {
   constexpr double kAnyWindow = 1;
   MOED_ASSIGN_OR_RETURN(const moe::v1::Stats stats, context.client.GetStats(kAnyWindow));
   if (json) {
-    PrintJson(stats);
+    PrintTenantsJson(stats);
     return absl::OkStatus();
   }
   int width = 4;
@@ -51,7 +51,7 @@ absl::Status List(bool json, CommandContext& context) {
 CommandRun DefineTenants(CLI::App& app) {
   auto json = std::make_shared<bool>(false);
   app.add_flag("--json", *json, "as one JSON object");
-  return [json](CommandContext& context) { return List(*json, context); };
+  return [json](CommandContext& context) { return ListTenants(*json, context); };
 }
 
 }  // namespace moed

@@ -13,13 +13,13 @@
 namespace moed {
 namespace {
 
-struct Flags {
+struct TokenFlags {
   std::string name;
   std::string scopes;
   std::vector<std::pair<const LimitRow*, std::optional<int>>> limits;
 };
 
-absl::Status PrintNew(const Flags& flags) {
+absl::Status PrintNew(const TokenFlags& flags) {
   TokenLine line{.name = flags.name};
   MOED_RETURN_IF_ERROR(AsUsage(CheckTokenName(flags.name)));
   MOED_ASSIGN_OR_RETURN(line.scopes, AsUsage(ScopeSet::Parse(flags.scopes)));
@@ -39,7 +39,7 @@ absl::Status PrintNew(const Flags& flags) {
 }  // namespace
 
 LocalCommandRun DefineToken(CLI::App& app) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<TokenFlags>();
   app.require_subcommand(1);
   CLI::App* draw = app.add_subcommand("new", "Draws a token; prints it, and its line for the server.");
   draw->add_option("name", flags->name, "of who gets it, for logs")->required();

@@ -8,4 +8,4 @@ phase packages bash tools/packages.sh test
 phase includes bash tools/check_includes.sh
 phase documents /usr/bin/python3 tools/check_docs.py
 phase build bash tools/build.sh release -DMOED_BUILD_TESTS=ON -DMOED_BATCHES=ON --
-phase tests ctest --preset release -j 2 --output-log build/release/tests.log --output-junit tests.xml --test-output-size-passed 1000000 "$@"
+phase tests ctest --preset release -j 3 --output-log build/release/tests.log --output-junit tests.xml --test-output-size-passed 1000000 "$@"

@@ -15,7 +15,7 @@
 #include "tests/replay/trace_files.h"
 
 namespace moed {
-namespace {
+namespace moe_bench_commands_test {
 
 using nlohmann::json;
 using testing::HasSubstr;
@@ -122,5 +122,5 @@ TEST_F(MoeBenchTest, CostIsOfTheShapeThatIsAskedFor) {
   EXPECT_THAT(Read("err"), HasSubstr("unknown policy \"best\"; known: lru"));
 }
 
-}  // namespace
+}  // namespace moe_bench_commands_test
 }  // namespace moed

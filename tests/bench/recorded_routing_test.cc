@@ -23,7 +23,7 @@
 #include "tests/system/passing_provider.h"
 
 namespace moed {
-namespace {
+namespace recorded_routing_test {
 
 using ::testing::HasSubstr;
 using testing::Rig;
@@ -224,5 +224,5 @@ TEST(RecordedRoutingTest, WhatCannotBeIsNamed) {
   EXPECT_THAT(started(MadeUpTrace({1}), {.predictor = "stacked-gate"}), HasSubstr("asks the model's gates"));
 }
 
-}  // namespace
+}  // namespace recorded_routing_test
 }  // namespace moed

@@ -10,7 +10,7 @@ namespace moed {
 
 void PrintTo(const PlannedChunk& chunk, std::ostream* out) { *out << chunk.sequence << ":" << chunk.tokens; }
 
-namespace {
+namespace batch_plan_test {
 
 PlanSequence Decodes(int held, int required) { return {true, true, 1, held, required}; }
 PlanSequence Prefills(int pending, int pages) { return {true, false, pending, pages, pages}; }
@@ -135,5 +135,5 @@ TEST(BatchPlanTest, InvariantsHoldForRandomSnapshots) {
   }
 }
 
-}  // namespace
+}  // namespace batch_plan_test
 }  // namespace moed

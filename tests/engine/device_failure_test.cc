@@ -11,7 +11,7 @@
 #include "tests/model/long_sequences.h"
 
 namespace moed {
-namespace {
+namespace device_failure_test {
 
 constexpr int kContext = 64, kNewTokens = 4;
 constexpr char kCheckpoint[] = "qwen2_moe";
@@ -75,5 +75,5 @@ TEST(EngineOnADeviceThatFails, RequestsOfTheStepEndAndOthersAreAnswered) {
   ExpectSameBits(answered_second->tokens, expected_second->tokens, "second");
 }
 
-}  // namespace
+}  // namespace device_failure_test
 }  // namespace moed

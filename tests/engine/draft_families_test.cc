@@ -8,7 +8,7 @@
 #include "tests/engine/model_serving.h"
 
 namespace moed {
-namespace {
+namespace draft_families_test {
 
 constexpr int kContext = 160, kStepTokens = 61, kNewTokens = 90;
 
@@ -60,5 +60,5 @@ std::vector<std::string> AllCheckpoints() {
 INSTANTIATE_TEST_SUITE_P(Checkpoints, DraftFamiliesTest, testing::ValuesIn(AllCheckpoints()),
                          [](const auto& info) { return info.param; });
 
-}  // namespace
+}  // namespace draft_families_test
 }  // namespace moed

@@ -8,7 +8,7 @@
 #include "tests/engine/engine_harness.h"
 
 namespace moed {
-namespace {
+namespace drafts_test {
 
 TEST(PlaceOfDraftTest, FollowsTheLongestEarlierPieceThatIsLikeTheEnd) {
   struct Case {
@@ -119,5 +119,5 @@ TEST(DraftTrustTest, FollowsWhatIsSeen) {
   EXPECT_LT(trust.share(), 0.1);
 }
 
-}  // namespace
+}  // namespace drafts_test
 }  // namespace moed

@@ -13,7 +13,7 @@
 #include "tests/store/small_store.h"
 
 namespace moed {
-namespace {
+namespace kv_spill_test {
 
 using testing::HasSubstr;
 
@@ -243,5 +243,5 @@ TEST(NamelessFileTest, HoldsWhatIsWrittenAndLeavesNothing) {
   EXPECT_TRUE(absl::IsNotFound(OpenNamelessFile(folder / "not there").status()));
 }
 
-}  // namespace
+}  // namespace kv_spill_test
 }  // namespace moed

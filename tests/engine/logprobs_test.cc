@@ -9,7 +9,7 @@
 #include <random>
 
 namespace moed {
-namespace {
+namespace logprobs_test {
 
 TEST(LogprobsTest, ProbabilitiesSumToOneWhateverTheScale) {
   std::mt19937 random(3);
@@ -57,5 +57,5 @@ TEST(LogprobsTest, TopAgreesWithAFullSort) {
   }
 }
 
-}  // namespace
+}  // namespace logprobs_test
 }  // namespace moed

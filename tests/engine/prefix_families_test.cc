@@ -8,7 +8,7 @@
 #include "tests/engine/model_serving.h"
 
 namespace moed {
-namespace {
+namespace prefix_families_test {
 
 constexpr int kContext = 160, kNewTokens = 5, kShared = 90;
 
@@ -101,5 +101,5 @@ TEST_P(PrefixFamiliesTest, ASessionAfterACancelledTurn) {
 INSTANTIATE_TEST_SUITE_P(Checkpoints, PrefixFamiliesTest, testing::ValuesIn(CheckpointNames()),
                          [](const auto& info) { return info.param; });
 
-}  // namespace
+}  // namespace prefix_families_test
 }  // namespace moed

@@ -9,7 +9,7 @@
 #include <string>
 
 namespace moed {
-namespace {
+namespace request_check_test {
 
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
@@ -189,5 +189,5 @@ TEST(RequestCheckTest, ASessionsTokensTakeTheirPartOfTheContext) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("leaves room for 1"));
 }
 
-}  // namespace
+}  // namespace request_check_test
 }  // namespace moed

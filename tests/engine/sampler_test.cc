@@ -14,7 +14,7 @@
 #include "core/base/exponential.h"
 
 namespace moed {
-namespace {
+namespace sampler_test {
 
 using ::testing::ElementsAre;
 using ::testing::UnorderedElementsAre;
@@ -347,5 +347,5 @@ TEST(SamplerTest, OnlyWhatIsAllowedIsChosenAndWhatEndsBesides) {
   EXPECT_FALSE(sampler.Sample(logits, {}, {.allowed = std::vector<uint64_t>(3, 0)}).ok());
 }
 
-}  // namespace
+}  // namespace sampler_test
 }  // namespace moed

@@ -7,7 +7,7 @@
 #include "tests/engine/engine_harness.h"
 
 namespace moed {
-namespace {
+namespace scripted_engine_test {
 
 const EngineLimits kLimits{
     .max_context = 64, .max_new_tokens = 20, .max_running = 2, .queue_capacity = 1, .vocabulary = kVocabulary};
@@ -135,5 +135,5 @@ TEST(ScriptedEngineTest, RunsFreely) {
   engine.Stop(absl::UnavailableError("over"));
 }
 
-}  // namespace
+}  // namespace scripted_engine_test
 }  // namespace moed

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 namespace moed {
-namespace {
+namespace session_table_test {
 
 std::unique_ptr<Sequence> Conversation(const std::string& name, int pages = 0) {
   auto sequence = std::make_unique<Sequence>();
@@ -65,5 +65,5 @@ TEST(SessionTableTest, TheyAreVisitedOldestFirstUntilTheVisitorHasEnough) {
   EXPECT_EQ(visited, "bc");
 }
 
-}  // namespace
+}  // namespace session_table_test
 }  // namespace moed

@@ -5,7 +5,7 @@
 #include "tests/engine/spilled_file.h"
 
 namespace moed {
-namespace {
+namespace spill_disk_test {
 
 constexpr size_t kBlock = 4096;
 
@@ -82,5 +82,5 @@ TEST_F(SpillDiskTest, ACancelledJobLeavesItsMemoryAlone) {
   EXPECT_EQ(disk_->Cancel(ticket).ticket, 0u) << "known no more";
 }
 
-}  // namespace
+}  // namespace spill_disk_test
 }  // namespace moed

@@ -10,7 +10,7 @@
 #include "tests/engine/engine_harness.h"
 
 namespace moed {
-namespace {
+namespace step_engine_answer_test {
 
 // The model says `answer` after a prompt of `prompt_tokens`, whatever the prompt is.
 void MakeSay(Harness& harness, int prompt_tokens, std::vector<TokenId> answer) {
@@ -372,5 +372,5 @@ TEST(StepEngineAnswerTest, LogitsThatAreNoNumbersFailTheirRequestOnly) {
   }
 }
 
-}  // namespace
+}  // namespace step_engine_answer_test
 }  // namespace moed

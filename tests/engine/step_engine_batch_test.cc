@@ -8,7 +8,7 @@
 #include "tests/engine/engine_harness.h"
 
 namespace moed {
-namespace {
+namespace step_engine_batch_test {
 
 std::string Letters(std::mt19937& random, int least, int most) {
   std::string text;
@@ -220,5 +220,5 @@ TEST(StepEngineBatchTest, RandomInterleavingsKeepTheInvariants) {
   }
 }
 
-}  // namespace
+}  // namespace step_engine_batch_test
 }  // namespace moed

@@ -7,7 +7,7 @@
 #include "tests/engine/prefix_requests.h"
 
 namespace moed {
-namespace {
+namespace step_engine_checkpoint_test {
 
 struct Layers {
   std::string name;
@@ -218,5 +218,5 @@ INSTANTIATE_TEST_SUITE_P(Layers, StepEngineCheckpointTest,
                          testing::Values(Layers{"window", 5, false}, Layers{"state", 0, true}, Layers{"both", 33, true}),
                          [](const auto& info) { return info.param.name; });
 
-}  // namespace
+}  // namespace step_engine_checkpoint_test
 }  // namespace moed

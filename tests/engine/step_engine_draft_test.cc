@@ -7,7 +7,7 @@
 #include "tests/engine/prefix_requests.h"
 
 namespace moed {
-namespace {
+namespace step_engine_draft_test {
 
 // Goes round in circles, and at times leaves them: the next letter hangs on the last two, but for one history in eight.
 void CirclingLogits(std::span<const TokenId> history, std::span<float> logits) {
@@ -233,5 +233,5 @@ TEST(StepEngineDraftFormatTest, DraftsKeepTheAnswersFormat) {
   EXPECT_EQ(texts[0], texts[1]);
 }
 
-}  // namespace
+}  // namespace step_engine_draft_test
 }  // namespace moed

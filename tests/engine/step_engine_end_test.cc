@@ -5,7 +5,7 @@
 #include "tests/engine/engine_harness.h"
 
 namespace moed {
-namespace {
+namespace step_engine_end_test {
 
 using ::testing::HasSubstr;
 
@@ -386,5 +386,5 @@ TEST(StepEngineEndTest, MemoryGrowsWithWhatIsAllowed) {
   EXPECT_GE(StepEngine::MemoryBytes(more, kVocabulary), base + 10 * 96 * sizeof(TokenId));
 }
 
-}  // namespace
+}  // namespace step_engine_end_test
 }  // namespace moed

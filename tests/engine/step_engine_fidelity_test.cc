@@ -4,7 +4,7 @@
 #include "tests/engine/engine_harness.h"
 
 namespace moed {
-namespace {
+namespace step_engine_fidelity_test {
 
 EngineRequest Ask(std::optional<Fidelity> fidelity, const std::string& session = "") {
   EngineRequest request = GreedyRequest("hello", 3);
@@ -179,5 +179,5 @@ TEST(StepEngineFidelityTest, OutOfRangeIsRefused) {
   }
 }
 
-}  // namespace
+}  // namespace step_engine_fidelity_test
 }  // namespace moed

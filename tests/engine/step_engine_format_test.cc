@@ -10,7 +10,7 @@
 #include "tests/engine/engine_harness.h"
 
 namespace moed {
-namespace {
+namespace step_engine_format_test {
 
 using grammar::TextFormat;
 
@@ -115,5 +115,5 @@ TEST(StepEngineFormatTest, WhatDoesNotGoWithItIsRefused) {
             "stopping.min_new_tokens: 2 does not go with an answer that is held to a form");
 }
 
-}  // namespace
+}  // namespace step_engine_format_test
 }  // namespace moed

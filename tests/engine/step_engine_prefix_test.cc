@@ -9,7 +9,7 @@
 #include "tests/engine/prefix_requests.h"
 
 namespace moed {
-namespace {
+namespace step_engine_prefix_test {
 
 TEST(StepEnginePrefixTest, WhatAnotherRequestComputedIsNotComputedAgain) {
   Harness harness;
@@ -259,5 +259,5 @@ TEST(StepEnginePrefixTest, EveryAnswerIsTheNaiveLoopsWhateverIsShared) {
   }
 }
 
-}  // namespace
+}  // namespace step_engine_prefix_test
 }  // namespace moed

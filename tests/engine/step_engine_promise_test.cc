@@ -5,7 +5,7 @@
 #include "tests/engine/engine_harness.h"
 
 namespace moed {
-namespace {
+namespace step_engine_promise_test {
 
 using ::testing::HasSubstr;
 
@@ -137,5 +137,5 @@ TEST(StepEnginePromiseTest, NoMoreIsCachedThanPromptedAndWhatIsComputedAgainIsCo
   harness.ExpectClean();
 }
 
-}  // namespace
+}  // namespace step_engine_promise_test
 }  // namespace moed

@@ -5,7 +5,7 @@
 #include "tests/engine/engine_harness.h"
 
 namespace moed {
-namespace {
+namespace step_engine_session_test {
 
 using ::testing::HasSubstr;
 
@@ -276,5 +276,5 @@ TEST(StepEngineSessionTest, SamplingIsThatOfOneLongRequest) {
   EXPECT_EQ(joined, whole->tokens());
 }
 
-}  // namespace
+}  // namespace step_engine_session_test
 }  // namespace moed

@@ -7,7 +7,7 @@
 #include "tests/engine/engine_harness.h"
 
 namespace moed {
-namespace {
+namespace step_engine_slots_test {
 
 constexpr int kContext = 400;  // several times what a slot holds of the layer with the window
 constexpr int kMostNew = 200;
@@ -168,5 +168,5 @@ TEST(StepEngineSlotsTest, AConversationCutBackByLittleKeepsItsMemory) {
   }
 }
 
-}  // namespace
+}  // namespace step_engine_slots_test
 }  // namespace moed

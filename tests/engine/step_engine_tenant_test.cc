@@ -6,7 +6,7 @@
 #include "tests/engine/engine_harness.h"
 
 namespace moed {
-namespace {
+namespace step_engine_tenant_test {
 
 EngineRequest Of(std::string_view tenant, EngineRequest request, const TenantLimits& limits = {}) {
   request.tenant = tenant;
@@ -371,5 +371,5 @@ TEST(StepEngineDeadlineTest, ColdExpertsCount) {
   }
 }
 
-}  // namespace
+}  // namespace step_engine_tenant_test
 }  // namespace moed

@@ -10,7 +10,7 @@
 #include "tests/engine/engine_harness.h"
 
 namespace moed {
-namespace {
+namespace step_engine_thread_test {
 
 // As many waits of a second would be longer than a test may take.
 TEST(StepEngineThreadTest, ATaskWakesAnIdleEngine) {
@@ -180,5 +180,5 @@ TEST(StepEngineThreadTest, StopInTheMiddleEndsEveryRequestAndBlocksUntilDone) {
   EXPECT_TRUE(harness.engine->Idle());
 }
 
-}  // namespace
+}  // namespace step_engine_thread_test
 }  // namespace moed

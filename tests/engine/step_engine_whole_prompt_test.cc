@@ -7,7 +7,7 @@
 #include "tests/engine/engine_harness.h"
 
 namespace moed {
-namespace {
+namespace step_engine_whole_prompt_test {
 
 EngineRequest Whole(std::vector<TokenId> prompt, int new_tokens, const std::string& session = "s") {
   EngineRequest request = GreedyRequest("", new_tokens);
@@ -114,5 +114,5 @@ TEST(StepEngineWholePromptTest, AnyEditGivesWhatARequestOfItsOwnGives) {
   }
 }
 
-}  // namespace
+}  // namespace step_engine_whole_prompt_test
 }  // namespace moed

@@ -8,7 +8,7 @@
 #include <vector>
 
 namespace moed {
-namespace {
+namespace stop_matcher_test {
 
 struct Outcome {
   std::string text;
@@ -128,5 +128,5 @@ TEST(StopMatcherTest, NothingAfterAMatch) {
   EXPECT_EQ(matcher.Flush(), "");
 }
 
-}  // namespace
+}  // namespace stop_matcher_test
 }  // namespace moed

@@ -6,7 +6,7 @@
 #include "core/base/retry_after.h"
 
 namespace moed {
-namespace {
+namespace tenant_table_test {
 
 using ::testing::HasSubstr;
 
@@ -118,5 +118,5 @@ TEST(TenantTableTest, PositionsGoByWeight) {
   EXPECT_EQ(table.Find("nobody"), 0u);
 }
 
-}  // namespace
+}  // namespace tenant_table_test
 }  // namespace moed

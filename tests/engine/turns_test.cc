@@ -9,7 +9,7 @@
 #include "core/engine/pace.h"
 
 namespace moed {
-namespace {
+namespace turns_test {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
@@ -132,5 +132,5 @@ TEST(PaceTest, APromptIsNeverPredictedSlowerThanThePaceThatWasSeen) {
   EXPECT_NEAR(*pace.PrefillSeconds(320, 32), 1, .01);
 }
 
-}  // namespace
+}  // namespace turns_test
 }  // namespace moed

@@ -16,7 +16,7 @@
 #include "tests/model/long_sequences.h"
 
 namespace moed {
-namespace {
+namespace whole_prompt_test {
 
 constexpr int kContext = 120, kStepTokens = 50, kNewTokens = 40;
 
@@ -371,5 +371,5 @@ TEST_P(WholePromptEngine, PenaltiesAreOfTheTextThatGoesOn) {
 INSTANTIATE_TEST_SUITE_P(Checkpoints, WholePromptEngine, testing::ValuesIn(WholePromptNames()),
                          [](const auto& info) { return info.param; });
 
-}  // namespace
+}  // namespace whole_prompt_test
 }  // namespace moed

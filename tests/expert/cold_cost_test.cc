@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 namespace moed {
-namespace {
+namespace cold_cost_test {
 
 // 100 MB a second.
 ExpertStats Measured(uint64_t cache_bytes) {
@@ -31,5 +31,5 @@ TEST(ColdCostTest, IsNotKnownWithoutAMeasurement) {
   EXPECT_EQ(ColdSeconds({}, Measured(0), 1), std::nullopt) << "a model without experts";
 }
 
-}  // namespace
+}  // namespace cold_cost_test
 }  // namespace moed

@@ -9,7 +9,7 @@
 #include "core/base/status.h"
 
 namespace moed {
-namespace {
+namespace memory_plan_test {
 
 using testing::HasSubstr;
 
@@ -311,5 +311,5 @@ TEST(MemoryPlan, RefusesADeviceOrAHostThatIsTooSmall) {
   EXPECT_THAT(TextOf(small_host), HasSubstr(StrCat("the smallest budget that works: ", least_host, " bytes")));
 }
 
-}  // namespace
+}  // namespace memory_plan_test
 }  // namespace moed

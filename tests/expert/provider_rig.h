@@ -121,6 +121,9 @@ class ExpertStore {
   std::vector<uint64_t> largest_records_;  // by precision
 };
 
+// Where the reference record of an expert begins in that store.
+inline uint64_t At(LayerId layer, int expert) { return ExpertStore::Get().OffsetOf(layer, expert); }
+
 inline ExpertModelShape StoreContext() { return {kLayers, kExperts, kTopK, 2}; }
 // With a cache for as many records of the reference precision.
 inline ExpertModelShape StoreContext(int records) {

@@ -8,7 +8,7 @@
 #include "tests/expert/provider_rig.h"
 
 namespace moed {
-namespace {
+namespace residency_file_test {
 
 using testing::HasSubstr;
 
@@ -77,5 +77,5 @@ TEST_F(ResidencyFileTest, WhereItCannotBeWrittenTheOneBeforeStays) {
   EXPECT_EQ(Read()->size(), 1u);
 }
 
-}  // namespace
+}  // namespace residency_file_test
 }  // namespace moed

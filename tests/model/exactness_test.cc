@@ -30,7 +30,7 @@ std::vector<Case> Cases(std::span<const Format> formats) {
   return cases;
 }
 
-// f32 and q4 of every checkpoint, and one of the other formats in turn: what is not the products' work does not depend on both.
+// f32 and q4 of every checkpoint, and one of the other formats in turn: tests of kernels have the products of every format.
 std::vector<Case> CasesInTurn() {
   std::map<std::string, std::vector<Case>> others;
   std::vector<Case> cases;
@@ -68,9 +68,7 @@ TEST_P(ExactnessTest, Chunks) {
   }
 }
 
-class BackendsExactnessTest : public ExactnessTest {};
-
-TEST_P(BackendsExactnessTest, BackendsAndThreads) {
+TEST_P(ExactnessTest, BackendsAndThreads) {
   for (const ComputeBackendRow& backend : ComputeBackends()) {
     if (!backend.supported()) continue;
     for (const int threads : {1, 2}) {
@@ -141,7 +139,6 @@ TEST_P(ExactnessTest, BatchComposition) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Stores, BackendsExactnessTest, testing::ValuesIn(Cases(Formats())), CaseName);
 INSTANTIATE_TEST_SUITE_P(Stores, ExactnessTest, testing::ValuesIn(CasesInTurn()), CaseName);
 
 // Whatever part of the activations is lent, and however many tokens the steps before and after had.

@@ -9,7 +9,7 @@
 #include "tests/pack/tiny_checkpoint.h"
 
 namespace moed {
-namespace {
+namespace chat_settings_test {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -98,5 +98,5 @@ TEST(ChatSettingsTest, ATemplateThatCannotBeRunIsRefusedUnlessAnotherIsGiven) {
   EXPECT_EQ(other.settings().chat_template, "{{ mine }}");
 }
 
-}  // namespace
+}  // namespace chat_settings_test
 }  // namespace moed

@@ -9,7 +9,7 @@
 #include "tests/pack/tiny_checkpoint.h"
 
 namespace moed {
-namespace {
+namespace checkpoint_test {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
@@ -142,5 +142,5 @@ TEST(CheckpointTest, FingerprintFollowsTheFiles) {
   EXPECT_NE(Checkpoint::Open(folder / "in")->fingerprint(), before);
 }
 
-}  // namespace
+}  // namespace checkpoint_test
 }  // namespace moed

@@ -23,7 +23,7 @@
 #include "tools/pack/plan.h"
 
 namespace moed {
-namespace {
+namespace command_test {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
@@ -357,5 +357,5 @@ TEST(PackCommandTest, AFullDiskIsCalledThat) {
   EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("/mnt/out.store.partial"), HasSubstr("disk is full")));
 }
 
-}  // namespace
+}  // namespace command_test
 }  // namespace moed

@@ -11,7 +11,7 @@
 #include "tools/pack/safetensors.h"
 
 namespace moed {
-namespace {
+namespace encoding_error_test {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
@@ -64,5 +64,5 @@ TEST(EncodingErrorTest, IsPrintedForWhatWasRequantised) {
   EXPECT_THAT(exact.out, Not(HasSubstr("lost")));
 }
 
-}  // namespace
+}  // namespace encoding_error_test
 }  // namespace moed

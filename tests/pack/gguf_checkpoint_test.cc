@@ -18,7 +18,7 @@
 #include "tools/pack/plan.h"
 
 namespace moed {
-namespace {
+namespace gguf_checkpoint_test {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
@@ -429,5 +429,5 @@ TEST(GgufCheckpointTest, FamiliesAreListedWithTheirArchitectures) {
   EXPECT_EQ(json["gguf_types"].size(), GgmlTypes().size());
 }
 
-}  // namespace
+}  // namespace gguf_checkpoint_test
 }  // namespace moed

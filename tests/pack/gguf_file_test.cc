@@ -12,7 +12,7 @@
 #include "tools/pack/gguf/split.h"
 
 namespace moed {
-namespace {
+namespace gguf_file_test {
 
 using ::testing::AllOf;
 using ::testing::ElementsAre;
@@ -241,5 +241,5 @@ TEST(GgufSplitTest, PartsMustBelongTogether) {
               HasSubstr("expected a name that ends with -00002-of-00003.gguf"));
 }
 
-}  // namespace
+}  // namespace gguf_file_test
 }  // namespace moed

@@ -19,7 +19,7 @@
 #include "tools/pack/gguf/tokenizer.h"
 
 namespace moed {
-namespace {
+namespace gguf_tokenizer_test {
 
 using nlohmann::json;
 using ::testing::HasSubstr;
@@ -294,5 +294,5 @@ TEST(GgufTokenizerTest, Directory) {
   EXPECT_GT(found, 0) << directory;
 }
 
-}  // namespace
+}  // namespace gguf_tokenizer_test
 }  // namespace moed

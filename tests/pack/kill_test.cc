@@ -11,7 +11,7 @@
 #include "tests/pack/tiny_checkpoint.h"
 
 namespace moed {
-namespace {
+namespace kill_test {
 
 using ::testing::HasSubstr;
 
@@ -110,5 +110,5 @@ TEST_F(KillTest, OtherWeightsOrFormatsStartOver) {
   EXPECT_EQ(RunPack({"verify", out_}).exit_code, 0);
 }
 
-}  // namespace
+}  // namespace kill_test
 }  // namespace moed

@@ -19,7 +19,7 @@
 #include "tools/pack/plan.h"
 
 namespace moed {
-namespace {
+namespace mixed_formats_test {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
@@ -112,5 +112,5 @@ TEST(MixedFormatsTest, NoFormatTwice) {
   EXPECT_THAT(RunPack({"a", "b", "--expert-formats", "kep"}).err, HasSubstr("or keep"));
 }
 
-}  // namespace
+}  // namespace mixed_formats_test
 }  // namespace moed

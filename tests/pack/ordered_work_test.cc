@@ -8,7 +8,7 @@
 #include <vector>
 
 namespace moed {
-namespace {
+namespace ordered_work_test {
 
 TEST(WorkInOrderTest, TakesEveryPieceOnceInOrderOutOfItsSlot) {
   for (const int threads : {1, 2, 5}) {
@@ -60,5 +60,5 @@ TEST(WorkInOrderTest, TheFirstErrorEndsIt) {
   EXPECT_LT(last_made, kBad + kWindow);
 }
 
-}  // namespace
+}  // namespace ordered_work_test
 }  // namespace moed

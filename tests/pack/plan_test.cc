@@ -11,7 +11,7 @@
 #include "tools/pack/budgets.h"
 
 namespace moed {
-namespace {
+namespace plan_test {
 
 using nlohmann::json;
 using ::testing::AllOf;
@@ -403,5 +403,5 @@ TEST(PlanTest, YarnScalesFrequenciesAsTheReference) {
   }
 }
 
-}  // namespace
+}  // namespace plan_test
 }  // namespace moed

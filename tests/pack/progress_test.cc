@@ -5,7 +5,7 @@
 #include "tools/terminal/amount.h"
 
 namespace moed {
-namespace {
+namespace progress_test {
 
 TEST(AmountTest, ReadsLikePeopleWrite) {
   EXPECT_EQ(CountText(12), "12");
@@ -48,5 +48,5 @@ TEST(ProgressTest, CountsOtherThingsThanBytes) {
   EXPECT_EQ(progress.Line(), "measuring 20 of 40 (50 %), 2.5/s, 0:08 left");
 }
 
-}  // namespace
+}  // namespace progress_test
 }  // namespace moed

@@ -26,7 +26,7 @@
 #include "tools/pack/tensor_parts.h"
 
 namespace moed {
-namespace {
+namespace quantization_test {
 
 using nlohmann::json;
 using ::testing::AllOf;
@@ -468,5 +468,5 @@ TEST(QuantizationTest, KeysAndValuesOfALatentAreDividedWhereTheyAreFp8) {
   EXPECT_EQ(store->FindTensor("layers.1.k_b").value()->format, FormatId::kF32);
 }
 
-}  // namespace
+}  // namespace quantization_test
 }  // namespace moed

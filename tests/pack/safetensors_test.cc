@@ -15,7 +15,7 @@
 #include "tools/pack/encoder.h"
 
 namespace moed {
-namespace {
+namespace safetensors_test {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
@@ -205,5 +205,5 @@ TEST(TensorEncoderTest, NamesTheNumberThatDoesNotFit) {
               AllOf(HasSubstr("tensor \"v\""), HasSubstr("element 7 is inf")));
 }
 
-}  // namespace
+}  // namespace safetensors_test
 }  // namespace moed

@@ -18,7 +18,7 @@
 #include "tools/pack/checkpoint.h"
 
 namespace moed {
-namespace {
+namespace sentencepiece_model_test {
 
 const nlohmann::json& Golden() {
   static const auto golden = nlohmann::json::parse(ReadFileText(SourcePath("tests/pack/data/sentencepiece.vectors.json.xz")));
@@ -108,5 +108,5 @@ TEST(SentencePieceModel, DamageIsRefusedOrATokenizer) {
   ForEachFlip(model, {.step = 11}, 1, use);
 }
 
-}  // namespace
+}  // namespace sentencepiece_model_test
 }  // namespace moed

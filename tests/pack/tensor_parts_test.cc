@@ -20,7 +20,7 @@
 #include "tools/pack/safetensors.h"
 
 namespace moed {
-namespace {
+namespace tensor_parts_test {
 
 using ::testing::HasSubstr;
 using Tensors = absl::flat_hash_map<std::string, SourceTensor>;
@@ -209,5 +209,5 @@ TEST(TensorPartsTest, WholesOfAnotherShapeOrTypeAreRefused) {
   EXPECT_THAT(refusal("down_proj_blocks", bytes), HasSubstr("\"scales\" is missing"));
 }
 
-}  // namespace
+}  // namespace tensor_parts_test
 }  // namespace moed

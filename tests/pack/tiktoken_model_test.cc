@@ -15,7 +15,7 @@
 #include "tools/pack/checkpoint.h"
 
 namespace moed {
-namespace {
+namespace tiktoken_model_test {
 
 using nlohmann::json;
 using ::testing::HasSubstr;
@@ -87,5 +87,5 @@ TEST(TiktokenModel, AFolderMayHaveIt) {
   EXPECT_TRUE(checkpoint->CompiledTokenizer().ok());
 }
 
-}  // namespace
+}  // namespace tiktoken_model_test
 }  // namespace moed

@@ -12,7 +12,7 @@
 #include "gtest/gtest.h"
 
 namespace moed {
-namespace {
+namespace encoding_test {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
@@ -230,5 +230,5 @@ TEST(Hostile, EveryQuantizerNamesTheWeightThatDoesNotFit) {
   }
 }
 
-}  // namespace
+}  // namespace encoding_test
 }  // namespace moed

@@ -7,7 +7,7 @@
 #include "gtest/gtest.h"
 
 namespace moed {
-namespace {
+namespace error_feedback_test {
 
 constexpr double kDamping = 0.01;
 
@@ -113,5 +113,5 @@ TEST(ErrorFeedback, WhatDoesNotFitIsNamed) {
   EXPECT_EQ(status.message(), "row 19, column 5: weight 1e+06 does not fit q2s (finite, magnitude up to 240)");
 }
 
-}  // namespace
+}  // namespace error_feedback_test
 }  // namespace moed

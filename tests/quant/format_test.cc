@@ -16,7 +16,7 @@
 #include "gtest/gtest.h"
 
 namespace moed {
-namespace {
+namespace format_test {
 
 using ::testing::HasSubstr;
 
@@ -284,5 +284,5 @@ TEST(Decode, RowsAgreeWithBlocks) {
   }
 }
 
-}  // namespace
+}  // namespace format_test
 }  // namespace moed

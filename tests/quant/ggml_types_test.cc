@@ -16,7 +16,7 @@
 #include "tests/paths.h"
 
 namespace moed {
-namespace {
+namespace ggml_types_test {
 
 // What tools/parity/make_ggml_golden.py wrote of one type.
 struct Golden {
@@ -116,5 +116,5 @@ TEST(GgmlTypes, KeptRowsTakeNoMoreBytes) {
   }
 }
 
-}  // namespace
+}  // namespace ggml_types_test
 }  // namespace moed

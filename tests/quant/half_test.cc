@@ -11,7 +11,7 @@
 #include "gtest/gtest.h"
 
 namespace moed {
-namespace {
+namespace half_test {
 
 TEST(Float16, EveryValueSurvivesTheRoundTrip) {
   for (uint32_t bits = 0; bits <= 0xffff; ++bits) {
@@ -94,5 +94,5 @@ TEST(RoundToEven, AgreesWithNearbyint) {
   }
 }
 
-}  // namespace
+}  // namespace half_test
 }  // namespace moed

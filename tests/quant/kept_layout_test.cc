@@ -14,7 +14,7 @@
 #include "gtest/gtest.h"
 
 namespace moed {
-namespace {
+namespace kept_layout_test {
 
 // One row of a panel block.
 class Reader {
@@ -147,5 +147,5 @@ TEST(KeptLayout, AsTheDocumentSays) {
   EXPECT_GT(tested, 10);
 }
 
-}  // namespace
+}  // namespace kept_layout_test
 }  // namespace moed

@@ -11,7 +11,7 @@
 #include "gtest/gtest.h"
 
 namespace moed {
-namespace {
+namespace layout_test {
 
 using ::testing::Each;
 
@@ -236,5 +236,5 @@ TEST(Layout, PanelsThenBlocks) {
   }
 }
 
-}  // namespace
+}  // namespace layout_test
 }  // namespace moed

@@ -7,7 +7,7 @@
 #include "tests/expert/provider_rig.h"
 
 namespace moed {
-namespace {
+namespace build_provider_test {
 
 using testing::HasSubstr;
 
@@ -130,5 +130,5 @@ TEST(BuildProvider, PartsOfOneMaskGoWithNoOther) {
   }
 }
 
-}  // namespace
+}  // namespace build_provider_test
 }  // namespace moed

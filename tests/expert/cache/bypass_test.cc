@@ -2,7 +2,7 @@
 #include "tests/expert/provider_rig.h"
 
 namespace moed {
-namespace {
+namespace bypass_test {
 
 // Keeps whatever came first.
 class NeverEvict final : public EvictionPolicy {
@@ -119,5 +119,5 @@ TEST(Bypass, AFailedReadLeavesTheSlotToTheNext) {
   }
 }
 
-}  // namespace
+}  // namespace bypass_test
 }  // namespace moed

@@ -7,7 +7,7 @@
 #include <vector>
 
 namespace moed {
-namespace {
+namespace cooperation_test {
 
 constexpr uint64_t kBytes = 1000;
 
@@ -70,5 +70,5 @@ TEST(Cooperation, FollowsWhatIsMeasured) {
   EXPECT_TRUE(Layer(cooperation, 1)[0]);
 }
 
-}  // namespace
+}  // namespace cooperation_test
 }  // namespace moed

@@ -4,7 +4,7 @@
 #include "tests/expert/provider_rig.h"
 
 namespace moed {
-namespace {
+namespace crossings_test {
 
 constexpr uint64_t kOfALayer = 2;  // cache.h
 
@@ -121,5 +121,5 @@ TEST_F(Crossings, AHandleTakesOneOnlyWhereItsPinIsAwaited) {
   Drain(*provider_, reads_);
 }
 
-}  // namespace
+}  // namespace crossings_test
 }  // namespace moed

@@ -3,7 +3,7 @@
 #include "tests/expert/provider_rig.h"
 
 namespace moed {
-namespace {
+namespace demand_test {
 
 TEST(DemandSet, GathersEveryExpertOnce) {
   const SequenceId first(4), second(2);
@@ -51,5 +51,5 @@ TEST(DemandSet, AnEmptyStepWantsNothing) {
   EXPECT_TRUE(wanted.sequences().empty());
 }
 
-}  // namespace
+}  // namespace demand_test
 }  // namespace moed

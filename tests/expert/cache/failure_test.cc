@@ -4,7 +4,7 @@
 #include "tests/expert/provider_rig.h"
 
 namespace moed {
-namespace {
+namespace failure_test {
 
 using testing::UnorderedElementsAre;
 
@@ -225,5 +225,5 @@ TEST(Failures, ARefusedSlotFailsItsExpert) {
   EXPECT_TRUE(RunLayer(*provider, kFirst, {1}).failures.empty());
 }
 
-}  // namespace
+}  // namespace failure_test
 }  // namespace moed

@@ -10,7 +10,7 @@
 #include "tests/expert/provider_rig.h"
 
 namespace moed {
-namespace {
+namespace fill_test {
 
 using testing::ElementsAre;
 using testing::ElementsAreArray;
@@ -35,7 +35,6 @@ PresetSetup Filling() {
 std::vector<CachedKey> InTurns() { return FillOrder(Filling(), PlainParts(), StoreContext()); }
 
 uint64_t At(const CachedKey& key) { return ExpertStore::Get().reader().RecordOffset(key); }
-uint64_t At(LayerId layer, int32_t expert) { return At({layer, expert}); }
 std::vector<uint64_t> Offsets(const std::vector<CachedKey>& keys, size_t count) {
   std::vector<uint64_t> offsets;
   for (const CachedKey& key : std::span(keys).first(count)) offsets.push_back(At(key));
@@ -445,5 +444,5 @@ TEST(FillPresets, FollowTheirColumnUnlessTheyAreTold) {
   EXPECT_THAT(filling, ElementsAre("auto", "edgemoe"));
 }
 
-}  // namespace
+}  // namespace fill_test
 }  // namespace moed

@@ -5,7 +5,7 @@
 #include "tests/expert/cache/prefetch_rig.h"
 
 namespace moed {
-namespace {
+namespace giving_way_test {
 
 using testing::ElementsAre;
 
@@ -167,5 +167,5 @@ TEST_F(GivingWay, NoPreviewIsWantedWhereGuessesDoNotPay) {
   Drain(*provider, reads_);
 }
 
-}  // namespace
+}  // namespace giving_way_test
 }  // namespace moed

@@ -4,7 +4,7 @@
 #include "tests/expert/provider_rig.h"
 
 namespace moed {
-namespace {
+namespace lend_test {
 
 using testing::ElementsAre;
 using testing::IsEmpty;
@@ -77,5 +77,5 @@ TEST_F(Lend, TellsWhenThereIsNoMemory) {
   EXPECT_THAT(provider->Lend(0).value(), IsEmpty());
 }
 
-}  // namespace
+}  // namespace lend_test
 }  // namespace moed

@@ -5,13 +5,12 @@
 #include "tests/expert/provider_rig.h"
 
 namespace moed {
-namespace {
+namespace load_order_test {
 
 using testing::ElementsAre;
 using testing::IsEmpty;
 
 std::shared_ptr<const RandomAccessFile> MemoryStore() { return MakeMemoryFile("experts.moed", ExpertStore::Get().contents()); }
-uint64_t At(LayerId layer, int expert) { return ExpertStore::Get().OffsetOf(layer, expert); }
 
 class LoadOrder : public testing::Test {
  protected:
@@ -257,5 +256,5 @@ TEST_F(LoadOrder, ALeakedPinEndsTheProcess) {
       "invariant broken");
 }
 
-}  // namespace
+}  // namespace load_order_test
 }  // namespace moed

@@ -3,7 +3,7 @@
 #include "tests/expert/provider_rig.h"
 
 namespace moed {
-namespace {
+namespace pin_test {
 
 using testing::AllOf;
 using testing::Contains;
@@ -241,5 +241,5 @@ TEST_F(Pins, AreNoLongerTriedOnceTheyAreUnpinned) {
   EXPECT_THAT(reads_.pending(), IsEmpty());
 }
 
-}  // namespace
+}  // namespace pin_test
 }  // namespace moed

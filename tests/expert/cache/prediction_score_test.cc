@@ -3,7 +3,7 @@
 #include "tests/expert/provider_rig.h"
 
 namespace moed {
-namespace {
+namespace prediction_score_test {
 
 std::vector<WantedExpert> Want(std::initializer_list<int32_t> experts) {
   std::vector<WantedExpert> wanted;
@@ -42,5 +42,5 @@ TEST(PredictionScore, TheProviderKeepsIt) {
   ExpectCounts(provider->Stats().predictions[1], 2, 3, 1);
 }
 
-}  // namespace
+}  // namespace prediction_score_test
 }  // namespace moed

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 namespace moed {
-namespace {
+namespace prefetch_pace_test {
 
 constexpr int64_t kMicro = 1000;
 
@@ -83,5 +83,5 @@ TEST(PrefetchPace, WrongGuessesEndItAndItTriesAgain) {
   EXPECT_NEAR(pace.LeastProbability(), trusted, 0.01f);
 }
 
-}  // namespace
+}  // namespace prefetch_pace_test
 }  // namespace moed

@@ -10,7 +10,6 @@
 
 namespace moed {
 
-inline uint64_t At(LayerId layer, int expert) { return ExpertStore::Get().OffsetOf(layer, expert); }
 inline Guess Likely(LayerId layer, int32_t expert) { return {{layer, expert}, 0.5f}; }
 inline Guess Sure(LayerId layer, int32_t expert) { return {{layer, expert}, 0.9f}; }
 

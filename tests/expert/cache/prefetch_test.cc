@@ -5,7 +5,7 @@
 #include "tests/expert/cache/prefetch_rig.h"
 
 namespace moed {
-namespace {
+namespace prefetch_test {
 
 using testing::ElementsAre;
 
@@ -384,5 +384,5 @@ TEST_F(Prefetch, PacedGuessesAreReadWhereTheDiskIsIdleLongEnough) {
   EXPECT_EQ(guesses_read(), 2);
 }
 
-}  // namespace
+}  // namespace prefetch_test
 }  // namespace moed

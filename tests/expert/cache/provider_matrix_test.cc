@@ -8,7 +8,7 @@
 #include "tests/expert/provider_rig.h"
 
 namespace moed {
-namespace {
+namespace provider_matrix_test {
 
 // Answers in random order, from one thread of its own.
 class ShufflingBackend final : public ReadBackend {
@@ -353,5 +353,5 @@ TEST(ProviderMatrix, TooSmallOrSenselessOptionsAreRefused) {
   EXPECT_EQ(TryMakeProvider(backend, options).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
-}  // namespace
+}  // namespace provider_matrix_test
 }  // namespace moed

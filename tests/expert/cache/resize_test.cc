@@ -5,7 +5,7 @@
 #include "tests/expert/provider_rig.h"
 
 namespace moed {
-namespace {
+namespace resize_test {
 
 using testing::AllOf;
 using testing::ElementsAre;
@@ -140,5 +140,5 @@ TEST_F(Resize, MemoryOfADeviceKeepsItsSize) {
   EXPECT_THAT(MessageText(refused), HasSubstr("a device reads its memory where it is"));
 }
 
-}  // namespace
+}  // namespace resize_test
 }  // namespace moed

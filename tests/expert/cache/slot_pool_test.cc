@@ -8,7 +8,7 @@
 #include "gtest/gtest.h"
 
 namespace moed {
-namespace {
+namespace slot_pool_test {
 
 constexpr uint64_t kPage = kPageBytes;
 using Extent = std::span<std::byte>;
@@ -140,5 +140,5 @@ TEST_F(SlotPoolTest, RandomSizesNeverOverlap) {
   EXPECT_LE(pool.touched_bytes(), pool.capacity_bytes());
 }
 
-}  // namespace
+}  // namespace slot_pool_test
 }  // namespace moed

@@ -7,7 +7,7 @@
 #include "tests/expert/provider_rig.h"
 
 namespace moed {
-namespace {
+namespace stats_test {
 
 using testing::ElementsAre;
 
@@ -267,5 +267,5 @@ TEST(Counters, MayBeReadWhileLayersRun) {
   reader.join();
 }
 
-}  // namespace
+}  // namespace stats_test
 }  // namespace moed

@@ -9,7 +9,7 @@
 #include "tests/expert/provider_rig.h"
 
 namespace moed {
-namespace {
+namespace device_tier_test {
 
 using emulation::NumberedCall;
 using emulation::OrderCall;
@@ -365,5 +365,5 @@ TEST(DeviceTier, TooLittleMemoryIsRefused) {
   EXPECT_EQ(try_make(2).code(), absl::StatusCode::kResourceExhausted);
 }
 
-}  // namespace
+}  // namespace device_tier_test
 }  // namespace moed

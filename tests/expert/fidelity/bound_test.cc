@@ -7,7 +7,7 @@
 #include "tests/expert/demand_rig.h"
 
 namespace moed {
-namespace {
+namespace bound_test {
 
 using testing::Each;
 using testing::ElementsAre;
@@ -218,5 +218,5 @@ TEST(RouterMasks, AChoiceOfProbabilityZeroIsNotRead) {
   EXPECT_EQ(counters.routed_tokens, 1u);
 }
 
-}  // namespace
+}  // namespace bound_test
 }  // namespace moed

@@ -2,7 +2,7 @@
 #include "tests/expert/provider_rig.h"
 
 namespace moed {
-namespace {
+namespace fidelity_test {
 
 using testing::ElementsAre;
 using testing::UnorderedElementsAre;
@@ -119,5 +119,5 @@ TEST(Fidelity, RecordsOfTwoSizesShareTheCapacity) {
   }
 }
 
-}  // namespace
+}  // namespace fidelity_test
 }  // namespace moed

@@ -6,7 +6,7 @@
 #include "tests/expert/demand_rig.h"
 
 namespace moed {
-namespace {
+namespace rules_test {
 
 using testing::Each;
 using testing::ElementsAre;
@@ -251,5 +251,5 @@ TEST(TimingMeter, MeasuresReadsAndLayers) {
   EXPECT_DOUBLE_EQ(meter.prices(Phase::kDecode).layer_seconds, .004);
 }
 
-}  // namespace
+}  // namespace rules_test
 }  // namespace moed

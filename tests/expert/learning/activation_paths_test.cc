@@ -9,7 +9,7 @@
 #include "tests/expert/provider_rig.h"
 
 namespace moed {
-namespace {
+namespace activation_paths_test {
 
 using testing::ElementsAre;
 using testing::FloatEq;
@@ -201,5 +201,5 @@ TEST(PathTable, TheLeastCountedOfItsSetMakesRoom) {
   for (uint64_t key = 1; key < PathTable::kWays; ++key) EXPECT_NE(table.Find(key), PathTable::kNoRow) << key;
 }
 
-}  // namespace
+}  // namespace activation_paths_test
 }  // namespace moed

@@ -10,7 +10,7 @@
 #include "tests/expert/learned_parts.h"
 
 namespace moed {
-namespace {
+namespace learned_state_test {
 
 constexpr uint64_t kHash = 0x1234;
 constexpr std::string_view kParts = "policy learned, predictor learned";
@@ -200,5 +200,5 @@ TEST_F(LearnedStateTest, WhatDoesNotFitIsRefusedAndNothingIsTaken) {
   EXPECT_EQ(Contents(fresh), before);
 }
 
-}  // namespace
+}  // namespace learned_state_test
 }  // namespace moed

@@ -8,7 +8,7 @@
 #include "core/expert/learning/dot_product.h"
 
 namespace moed {
-namespace {
+namespace log_odds_test {
 
 TEST(LogOdds, ElementaryFunctionsAreNearTheTrueOnes) {
   for (double x = 1e-30; x < 1e30; x *= 1.01) {
@@ -44,5 +44,5 @@ TEST(DotProduct, AddsUpAnyNumber) {
   }
 }
 
-}  // namespace
+}  // namespace log_odds_test
 }  // namespace moed

@@ -7,7 +7,7 @@
 #include "tests/expert/provider_rig.h"
 
 namespace moed {
-namespace {
+namespace next_use_test {
 
 constexpr int kPositions = 3;
 
@@ -220,5 +220,5 @@ TEST(NextUsePairs, AnExpertTellsOfAnotherLayersNextToken) {
   EXPECT_GT(told.ShareForeseen(500), .9) << "prompts, where layers do not take turns, teach nothing of other layers";
 }
 
-}  // namespace
+}  // namespace next_use_test
 }  // namespace moed

@@ -8,7 +8,7 @@
 #include "tests/expert/provider_rig.h"
 
 namespace moed {
-namespace {
+namespace pair_weights_test {
 
 std::vector<float> Row(const PairWeights& weights, size_t distance, int position, size_t from) {
   std::vector<float> log_odds(kExperts);
@@ -85,5 +85,5 @@ TEST(PairWeights, AFileOfAnotherBudgetIsTakenUpAsFarAsThereIsRoom) {
   std::filesystem::remove(file.path);
 }
 
-}  // namespace
+}  // namespace pair_weights_test
 }  // namespace moed

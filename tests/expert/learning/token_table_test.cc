@@ -5,7 +5,7 @@
 #include "tests/expert/provider_rig.h"
 
 namespace moed {
-namespace {
+namespace token_table_test {
 
 using testing::Each;
 using testing::FloatNear;
@@ -117,5 +117,5 @@ TEST(TokenTable, AReplacedRowForgets) {
   EXPECT_THAT(values, Each(0.f));
 }
 
-}  // namespace
+}  // namespace token_table_test
 }  // namespace moed

@@ -7,7 +7,7 @@
 #include "tests/expert/policy_rig.h"
 
 namespace moed {
-namespace {
+namespace arc_test {
 
 const LayerId kOneLayer[] = {LayerId(0)};
 CachedKey Key(int expert) { return {LayerId(0), expert}; }
@@ -130,5 +130,5 @@ TEST(ArcPolicy, AgreesWithThePaperPageByPage) {
   }
 }
 
-}  // namespace
+}  // namespace arc_test
 }  // namespace moed

@@ -3,7 +3,7 @@
 #include "tests/expert/policy_rig.h"
 
 namespace moed {
-namespace {
+namespace baselines_test {
 
 const LayerId kOneLayer[] = {LayerId(0)};
 CachedKey Key(int expert, int precision = 0) { return {LayerId(0), expert, static_cast<Precision>(precision)}; }
@@ -44,5 +44,5 @@ TEST(RandomPolicy, EveryRunDrawsTheSame) {
   }
 }
 
-}  // namespace
+}  // namespace baselines_test
 }  // namespace moed

@@ -2,7 +2,7 @@
 #include "tests/expert/policy_rig.h"
 
 namespace moed {
-namespace {
+namespace edgemoe_test {
 
 const LayerId kMoeLayers[] = {LayerId(0), LayerId(2), LayerId(3)};  // S = 3; layer 1 is dense
 const SequenceId kUser(1);
@@ -139,5 +139,5 @@ TEST(EdgeMoePolicy, UsesAreTheExpertsAtAnyPrecisionAndOutliveTheStay) {
   EXPECT_EQ(policy.Order(2, 2), (std::vector{Key(0, 2), Key(0, 1, 1)}));
 }
 
-}  // namespace
+}  // namespace edgemoe_test
 }  // namespace moed

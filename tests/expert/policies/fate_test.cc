@@ -5,7 +5,7 @@
 #include "tests/expert/policy_rig.h"
 
 namespace moed {
-namespace {
+namespace policies_fate_test {
 
 const LayerId kMoeLayers[] = {LayerId(1), LayerId(2), LayerId(3), LayerId(4), LayerId(5)};
 constexpr int kLayerExperts = 4;
@@ -118,5 +118,5 @@ TEST(FatePolicy, AllLayersMayBeShallow) {
   }
 }
 
-}  // namespace
+}  // namespace policies_fate_test
 }  // namespace moed

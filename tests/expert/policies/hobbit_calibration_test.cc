@@ -8,7 +8,7 @@
 #include "core/base/status.h"
 
 namespace moed {
-namespace {
+namespace hobbit_calibration_test {
 
 using testing::DoubleNear;
 
@@ -105,5 +105,5 @@ TEST(HobbitCalibration, WeightsMatter) {
   EXPECT_LT(penalty({0, 1, 0, 0}), penalty({1, 0, 0, 0}) * .95);
 }
 
-}  // namespace
+}  // namespace hobbit_calibration_test
 }  // namespace moed

@@ -3,7 +3,7 @@
 #include "tests/expert/policy_rig.h"
 
 namespace moed {
-namespace {
+namespace hobbit_test {
 
 const LayerId kMoeLayers[] = {LayerId(0), LayerId(1), LayerId(2), LayerId(3)};
 const SequenceId kUser(1), kOther(2);
@@ -166,5 +166,5 @@ TEST(HobbitPolicy, OnePrecisionIsOneCache) {
   EXPECT_EQ(policy->Victim(Demand(High(1, 1)), kAnyKey), High(0, 0));
 }
 
-}  // namespace
+}  // namespace hobbit_test
 }  // namespace moed

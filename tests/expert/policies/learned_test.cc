@@ -5,7 +5,7 @@
 #include "tests/expert/provider_rig.h"
 
 namespace moed {
-namespace {
+namespace policies_learned_test {
 
 // Tokens through a cache that asks `policy` as the real one does. Returns the hit ratio of the second half.
 class Replay {
@@ -135,5 +135,5 @@ TEST(LearnedPolicy, GuessesTakeNothingThatIsNeededWithinAToken) {
   EXPECT_EQ(policy->Victim(guess, any), stranger);
 }
 
-}  // namespace
+}  // namespace policies_learned_test
 }  // namespace moed

@@ -4,7 +4,7 @@
 #include "tests/expert/provider_rig.h"
 
 namespace moed {
-namespace {
+namespace policy_test {
 
 CachedKey Key(int layer, int expert) { return {LayerId(layer), expert}; }
 const auto kAny = [](CachedKey) { return true; };
@@ -149,5 +149,5 @@ TEST(LfuPolicy, CountsLiveWithTheirSequence) {
   EXPECT_EQ(VictimOf(*policy), Key(0, 0));  // nobody counts: the older use
 }
 
-}  // namespace
+}  // namespace policy_test
 }  // namespace moed

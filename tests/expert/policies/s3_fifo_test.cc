@@ -7,7 +7,7 @@
 #include "tests/expert/policy_rig.h"
 
 namespace moed {
-namespace {
+namespace s3_fifo_test {
 
 const LayerId kOneLayer[] = {LayerId(0)};
 CachedKey Key(int expert) { return {LayerId(0), expert}; }
@@ -126,5 +126,5 @@ TEST(S3FifoPolicy, AgreesWithThePlainOne) {
   }
 }
 
-}  // namespace
+}  // namespace s3_fifo_test
 }  // namespace moed

@@ -4,7 +4,7 @@
 #include "tests/expert/provider_rig.h"
 
 namespace moed {
-namespace {
+namespace activation_path_test {
 
 using testing::ElementsAre;
 using testing::IsEmpty;
@@ -129,5 +129,5 @@ TEST(Eap, LearnsWhileServing) {
   EXPECT_NEAR(static_cast<double>(predictor->memory_bytes()), static_cast<double>(bytes), 200);  // and a token's key
 }
 
-}  // namespace
+}  // namespace activation_path_test
 }  // namespace moed

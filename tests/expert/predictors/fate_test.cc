@@ -1,7 +1,7 @@
 #include "tests/expert/provider_rig.h"
 
 namespace moed {
-namespace {
+namespace predictors_fate_test {
 
 using testing::ElementsAre;
 
@@ -91,5 +91,5 @@ TEST(Fate, ALongPromptIsSampledEvenly) {
   EXPECT_EQ(predictor->memory_bytes(), bytes);
 }
 
-}  // namespace
+}  // namespace predictors_fate_test
 }  // namespace moed

@@ -5,7 +5,7 @@
 #include "tests/expert/provider_rig.h"
 
 namespace moed {
-namespace {
+namespace predictors_learned_test {
 
 constexpr LayerId kLast(3);
 
@@ -290,5 +290,5 @@ TEST(LearnedPredictor, CostsNothingOnceEverythingIsResident) {
   EXPECT_EQ(calls, before);
 }
 
-}  // namespace
+}  // namespace predictors_learned_test
 }  // namespace moed

@@ -2,7 +2,7 @@
 #include "tests/expert/provider_rig.h"
 
 namespace moed {
-namespace {
+namespace predictor_test {
 
 using testing::ElementsAre;
 
@@ -162,5 +162,5 @@ TEST(PlanPrefetch, ABetterPrecisionIsGoodEnoughAWorseOneIsNot) {
               ElementsAre(CachedKey{LayerId(2), 5, 0}));
 }
 
-}  // namespace
+}  // namespace predictor_test
 }  // namespace moed

@@ -7,7 +7,7 @@
 #include "tests/expert/provider_rig.h"
 
 namespace moed {
-namespace {
+namespace route_prior_test {
 
 ExpertModelShape Shape(size_t table_bytes = 1 << 16) {
   ExpertModelShape shape = StoreContext();
@@ -180,5 +180,5 @@ TEST(RoutePrior, IsDeterministic) {
   EXPECT_EQ(one.Odds(3, 1, 2), other.Odds(3, 1, 2));
 }
 
-}  // namespace
+}  // namespace route_prior_test
 }  // namespace moed

@@ -1,7 +1,7 @@
 #include "tests/expert/provider_rig.h"
 
 namespace moed {
-namespace {
+namespace stacked_gate_test {
 
 using testing::ElementsAre;
 
@@ -72,5 +72,5 @@ TEST(StackedGate, SettingsOutsideTheirRangeAreRefused) {
   EXPECT_THAT(refusal("fate", "fate-prefill-low=2"), testing::HasSubstr("0 to 1"));
 }
 
-}  // namespace
+}  // namespace stacked_gate_test
 }  // namespace moed

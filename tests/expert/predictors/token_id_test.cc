@@ -1,7 +1,7 @@
 #include "tests/expert/provider_rig.h"
 
 namespace moed {
-namespace {
+namespace token_id_test {
 
 constexpr int kSeen = 60;
 
@@ -94,5 +94,5 @@ TEST(TokenId, IsPacedAndBounded) {
   EXPECT_EQ(predictor->memory_bytes(), bytes);
 }
 
-}  // namespace
+}  // namespace token_id_test
 }  // namespace moed

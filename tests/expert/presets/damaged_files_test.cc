@@ -16,7 +16,7 @@
 #include "tests/expert/learned_parts.h"
 
 namespace moed {
-namespace {
+namespace damaged_files_test {
 
 using testing::AllOf;
 using testing::Each;
@@ -252,5 +252,5 @@ TEST_F(DamagedFiles, NumbersAreNotCutToFit) {
   }
 }
 
-}  // namespace
+}  // namespace damaged_files_test
 }  // namespace moed

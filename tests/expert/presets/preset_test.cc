@@ -10,7 +10,7 @@
 #include "tests/expert/provider_rig.h"
 
 namespace moed {
-namespace {
+namespace preset_test {
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -173,5 +173,5 @@ TEST_F(PresetTest, TheMemoryPlanKeepsTheBounds) {
   EXPECT_EQ(PlanMemory(needs, {.budget = 3560, .top_k = 4})->cache, 2400u);
 }
 
-}  // namespace
+}  // namespace preset_test
 }  // namespace moed

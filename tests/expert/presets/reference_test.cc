@@ -9,7 +9,7 @@
 #include "tests/paths.h"
 
 namespace moed {
-namespace {
+namespace reference_test {
 
 using testing::ElementsAreArray;
 
@@ -118,5 +118,5 @@ TEST(Reference, SaysEveryOptionsDefaultAndRange) {
   EXPECT_THAT(documented, ElementsAreArray(there));
 }
 
-}  // namespace
+}  // namespace reference_test
 }  // namespace moed

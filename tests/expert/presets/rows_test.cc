@@ -7,7 +7,7 @@
 #include "tests/expert/provider_rig.h"
 
 namespace moed {
-namespace {
+namespace rows_test {
 
 using testing::HasSubstr;
 
@@ -121,5 +121,5 @@ TEST(Rows, PromiseWhatTheirPartsHold) {
   });
 }
 
-}  // namespace
+}  // namespace rows_test
 }  // namespace moed

@@ -7,7 +7,7 @@
 #include "tests/expert/provider_rig.h"
 
 namespace moed {
-namespace {
+namespace experts_test {
 
 using testing::ElementsAre;
 using testing::IsEmpty;
@@ -211,5 +211,5 @@ TEST_F(SwapMoeExpertsTest, AWindowEndsBetweenStepsOnly) {
   EXPECT_TRUE(experts_.InSet({kLayers[0], 5}));
 }
 
-}  // namespace
+}  // namespace experts_test
 }  // namespace moed

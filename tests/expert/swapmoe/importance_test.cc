@@ -9,7 +9,7 @@
 #include "core/expert/swapmoe/frequency.h"
 
 namespace moed {
-namespace {
+namespace importance_test {
 
 using testing::ElementsAre;
 
@@ -149,5 +149,5 @@ TEST(SwapMoeFrequency, ComparesStepsOfEqualTokensOnly) {
   EXPECT_EQ(search.frequency().window(), 16);  // nothing to compare them with yet
 }
 
-}  // namespace
+}  // namespace importance_test
 }  // namespace moed

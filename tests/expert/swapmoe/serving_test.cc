@@ -8,7 +8,7 @@
 #include "tests/expert/provider_rig.h"
 
 namespace moed {
-namespace {
+namespace serving_test {
 
 constexpr float kMasked = -INFINITY;
 constexpr int kSlots = 2;  // a layer
@@ -192,5 +192,5 @@ TEST_F(SwapMoeServingTest, ABoundIsKeptByWaiting) {
   EXPECT_LE(lost, .25 * 50 * 3);
 }
 
-}  // namespace
+}  // namespace serving_test
 }  // namespace moed

@@ -12,7 +12,7 @@
 #include "tests/expert/provider_rig.h"
 
 namespace moed {
-namespace {
+namespace slots_test {
 
 using testing::AllOf;
 using testing::ElementsAre;
@@ -144,5 +144,5 @@ TEST(ExpertNorms, AreThoseOfTheStore) {
   EXPECT_EQ(SwapMoeNorms(ExpertStore::Get().reader(), setup->options).value(), *norms);
 }
 
-}  // namespace
+}  // namespace slots_test
 }  // namespace moed
