@@ -82,7 +82,7 @@ Quantization ReadGptq(ConfigReader& config) {
 Quantization ReadFp8(ConfigReader& config) {
   config.Only("fmt", {"e4m3", "float8_e4m3fn"});
   config.Only("scale_fmt", {"float", "ue8m0"});
-  config.Known({"activation_scheme", "ignored_layers", "kv_cache_scheme", "modules_to_not_convert"});
+  config.Known({"activation_scheme", "dequantize", "ignored_layers", "kv_cache_scheme", "modules_to_not_convert"});
   const std::vector<int> block = config.IntsOr("weight_block_size", 1, kMostGroup);
   if (!block.empty() && block.size() != 2) {
     config.Fail(InvalidArgument("config.json: ", kKey, ": weight_block_size has ", block.size(), " numbers, expected 2"));
@@ -282,8 +282,19 @@ absl::Status JoinPacked(const Quantization& quantization, const std::string& cod
   return Add(std::move(matrix), tensors);
 }
 
+// Where a matrix has one scale, it may have either name.
+std::string ScaleName(const Quantization& quantization, const std::string& name, const Tensors& tensors) {
+  std::string inverse = StrCat(name, "_scale_inv");
+  const bool inverted = quantization.block_rows == 0 && tensors.contains(inverse);
+  return inverted ? inverse : StrCat(name, quantization.scale);
+}
+
+// A matrix, or those of all experts of a layer one below the other.
 absl::Status JoinFp8(const Quantization& quantization, const std::string& name, Tensors& tensors) {
   SourceTensor codes = std::move(tensors.extract(name).mapped());
+  const bool experts = codes.shape.size() == 3 && codes.shape[0] > 0;
+  const uint64_t matrices = experts ? codes.shape[0] : 1;
+  if (experts) codes.shape.erase(codes.shape.begin());
   MOED_RETURN_IF_ERROR(CheckMatrix(codes));
   const uint64_t rows = codes.shape[0], cols = codes.shape[1];
   const bool blocks = quantization.block_rows > 0;
@@ -294,11 +305,18 @@ absl::Status JoinFp8(const Quantization& quantization, const std::string& name, 
     return InTensor(codes,
                     InvalidArgument("has blocks of ", block_cols, " of its ", cols, " columns, expected multiples of ", columns));
   }
-  MOED_ASSIGN_OR_RETURN(const SourceTensor scales, Take(StrCat(name, quantization.scale), codes, tensors));
+  if (experts && rows % block_rows != 0) {
+    return InTensor(codes, InvalidArgument("has blocks of ", block_rows, " of an expert's ", rows, " rows, expected a divisor"));
+  }
+  MOED_ASSIGN_OR_RETURN(const SourceTensor scales, Take(ScaleName(quantization, name, tensors), codes, tensors));
   if (!scales.type->is_numbers()) return InTensor(scales, InvalidArgument("is ", scales.type->name, ", expected numbers"));
-  const std::vector<uint64_t> shape = {(rows + block_rows - 1) / block_rows, (cols + block_cols - 1) / block_cols};
-  const bool one = !blocks && scales.bytes == scales.type->block_bytes;  // whatever its extents
-  if (!one) MOED_RETURN_IF_ERROR(Check(scales, scales.type->name, shape));
+  std::vector<uint64_t> shape = {(rows + block_rows - 1) / block_rows, (cols + block_cols - 1) / block_cols};
+  if (experts) {
+    shape.insert(shape.begin(), matrices);
+    codes.shape.insert(codes.shape.begin(), matrices);
+  }
+  const bool one_each = !blocks && scales.bytes == matrices * scales.type->block_bytes;  // whatever its extents
+  if (!one_each) MOED_RETURN_IF_ERROR(Check(scales, scales.type->name, shape));
   SourceTensor matrix{.name = name, .type = &kScaledE4m3, .shape = codes.shape, .file = codes.file};
   matrix.rows = ScaledE4m3Rows({.codes = PlaceOf(codes),
                                 .scales = PlaceOf(scales),
@@ -307,6 +325,18 @@ absl::Status JoinFp8(const Quantization& quantization, const std::string& name, 
                                 .block_rows = block_rows,
                                 .block_cols = block_cols});
   return Add(std::move(matrix), tensors);
+}
+
+absl::Status JoinAllFp8(const Quantization& quantization, Tensors& tensors) {
+  for (const std::string_view end : {".weight", ".experts.gate_up_proj", ".experts.down_proj"}) {
+    for (const std::string& name : NamesEndingWith(end, tensors)) {
+      if (tensors.at(name).type->name == "F8_E4M3") MOED_RETURN_IF_ERROR(JoinFp8(quantization, name, tensors));
+    }
+  }
+  for (const std::string_view of_activations : {".input_scale", ".activation_scale", "_activation_scale"}) {
+    for (const std::string& name : NamesEndingWith(of_activations, tensors)) tensors.erase(name);
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -339,6 +369,8 @@ absl::StatusOr<Quantization> TakeQuantization(std::string& config_json) {
   reader.Known({"quant_method"});
   const Quantization quantization = row->read(reader);
   MOED_RETURN_IF_ERROR(reader.Finish());
+  // transformers writes that of a text part once more for the whole.
+  if (!in_text && text != config.end() && text->is_object() && text->value(kKey, json()) == own) text->erase(kKey);
   holder.erase(kKey);
   config_json = config.dump(-1, ' ', false, json::error_handler_t::replace);
   return quantization;
@@ -356,12 +388,7 @@ absl::Status JoinQuantized(const Quantization& quantization, Tensors& tensors) {
       MOED_RETURN_IF_ERROR(JoinPacked(quantization, name, tensors));
     }
   }
-  if (quantization.method == Method::kFp8) {
-    for (const std::string& name : NamesEndingWith(".weight", tensors)) {
-      if (tensors.at(name).type->name == "F8_E4M3") MOED_RETURN_IF_ERROR(JoinFp8(quantization, name, tensors));
-    }
-    for (const std::string& name : NamesEndingWith(".input_scale", tensors)) tensors.erase(name);  // of activations
-  }
+  if (quantization.method == Method::kFp8) return JoinAllFp8(quantization, tensors);
   return absl::OkStatus();
 }
 
