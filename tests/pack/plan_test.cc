@@ -242,6 +242,7 @@ TEST(PlanTest, TextPartsOfWholeCheckpointsHaveNamesOfTheirOwn) {
       {"qwen3_omni_moe_text", "qwen3_omni_moe", "thinker.model.", "thinker.lm_head.", "talker.model.norm.weight"},
       {"kimi_k2", "kimi_k25", "language_model.model.", "language_model.lm_head.", "mm_projector.proj.0.weight"},
       {"kimi_k2", "kimi_k25", "model.language_model.", "lm_head.", "model.vision_tower.norm.weight"},
+      {"cohere2_moe", "cohere2_vision", "model.language_model.", "", "model.vision_tower.norm.weight"},
   };
   for (const auto& [text_type, whole_type, prefix, head, other] : cases) {
     const TinyCheckpoint text = MakeTinyCheckpoint(text_type);
@@ -254,7 +255,8 @@ TEST(PlanTest, TextPartsOfWholeCheckpointsHaveNamesOfTheirOwn) {
       whole.tensors[of_head ? head + name.substr(8) : prefix + name.substr(6)] = tensor;
     }
     whole.tensors[other] = text.tensors.at("model.norm.weight");
-    json part = {{"text_config", text.config}, {"vision_config", {{"depth", 3}}}, {"tie_word_embeddings", false}};
+    json part = {{"text_config", text.config}, {"vision_config", {{"depth", 3}}}};
+    part["tie_word_embeddings"] = text.config.at("tie_word_embeddings");
     if (whole_type == "qwen3_omni_moe") part = {{"thinker_config", part}, {"talker_config", {{"depth", 3}}}};
     part["model_type"] = whole_type;
     whole.config = part;
