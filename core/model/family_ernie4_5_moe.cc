@@ -32,7 +32,8 @@ absl::StatusOr<ModelSpec> ReadSpec(std::string_view config_json, std::string_vie
   config.Only("use_rmsnorm", {true});
   config.Only("moe_use_aux_free", {true});
   config.Only("moe_gate", {"topk"});
-  config.Known({"moe_capacity", "num_nextn_predict_layers"});
+  config.Only("is_quantized", {false});
+  config.Known({"auto_map", "moe_capacity", "num_nextn_predict_layers"});
   spec.rope_interleaved = true;
   spec.experts = config.Int("moe_num_experts", 1, 1 << 14);
   spec.expert_ffn = config.Int("moe_intermediate_size", 1, 1 << 18);

@@ -200,14 +200,14 @@ TEST(SarvamMoeConfigTest, TheReleasedOneIsRead) {
 Json KExaone() {
   Json config = Json::parse(R"({
     "architectures": ["ExaoneMoEForCausalLM"], "attention_dropout": 0.0, "bos_token_id": 1, "dtype": "bfloat16",
-    "eos_token_id": 53, "first_k_dense_replace": 1, "head_dim": 128, "hidden_act": "silu", "hidden_size": 6144,
+    "eos_token_id": 53, "first_last_k_dense_replace": 1, "head_dim": 128, "hidden_act": "silu", "hidden_size": 6144,
     "initializer_range": 0.02, "intermediate_size": 18432, "max_position_embeddings": 262144, "model_type": "exaone_moe",
     "moe_intermediate_size": 2048, "n_group": 1, "norm_topk_prob": true, "num_attention_heads": 64, "num_experts": 128,
-    "num_experts_per_tok": 8, "num_hidden_layers": 48, "num_key_value_heads": 8, "num_nextn_predict_layers": 1,
-    "num_shared_experts": 1, "pad_token_id": 0, "rms_norm_eps": 1e-05,
-    "rope_parameters": {"rope_theta": 1000000, "rope_type": "default"}, "routed_scaling_factor": 2.5, "scoring_func": "sigmoid",
+    "num_experts_per_tok": 8, "num_hidden_layers": 48, "num_key_value_heads": 8, "num_shared_experts": 1,
+    "pad_token_id": 0, "rms_norm_eps": 1e-05, "rope_scaling": null, "rope_theta": 1000000, "routed_scaling_factor": 2.5,
+    "scoring_func": "sigmoid",
     "sliding_window": 128, "sliding_window_pattern": "LLLG", "tie_word_embeddings": false, "tokenizer_class": "GPT2Tokenizer",
-    "topk_group": 1, "topk_method": "noaux_tc", "transformers_version": "5.0.0", "use_cache": true, "vocab_size": 153600})");
+    "topk_group": 1, "topk_method": "noaux_tc", "transformers_version": "5.0.0.dev0", "use_cache": true, "vocab_size": 153600})");
   config["layer_types"] = ThreeOfFourSlide(48);
   std::vector<bool> moe(48, true);
   moe[0] = false;

@@ -33,7 +33,7 @@ OwnKeys OwnKeysOf(const std::string& family) {
   const std::map<std::string, OwnKeys> keys = {
       {"glm4_moe",
        {{"partial_rotary_factor", "rope_parameters.partial_rotary_factor"}, "num_experts_per_tok", "n_routed_experts"}},
-      {"ernie4_5_moe", {{}, "moe_k", "moe_num_experts"}},
+      {"ernie4_5_moe", {{"auto_map"}, "moe_k", "moe_num_experts"}},
       {"minimax_m2", {{"partial_rotary_factor", "rope_parameters.partial_rotary_factor", "auto_map"}}},
       {"hunyuan_v1_moe", {{"auto_map"}, "moe_topk", "num_experts"}},
       {"deepseek", {{"auto_map"}, "num_experts_per_tok", "n_routed_experts"}},
@@ -46,7 +46,7 @@ OwnKeys OwnKeysOf(const std::string& family) {
       {"qwen3_next", {{"partial_rotary_factor", "rope_parameters.partial_rotary_factor"}}},
       {"qwen3_5_moe_text",
        {{"partial_rotary_factor", "rope_parameters.partial_rotary_factor"}, "num_experts_per_tok", "", "moe_intermediate_size"}},
-      {"mellum", {.rotations = true}},
+      {"mellum", {.computed = {"use_sliding_window"}, .rotations = true}},
       {"lfm2_moe", {.norm_eps = "norm_eps"}},
       {"granitemoehybrid", {{"logits_scaling", "residual_multiplier"}}},
       {"nemotron_h",
@@ -398,6 +398,9 @@ TEST(FamilyTest, LayersWithoutExpertsFollowTheirTypes) {
   config.erase("mlp_layer_types");
   config["num_nextn_predict_layers"] = 1;
   EXPECT_TRUE(Read(config).ok()) << "they predict further tokens";
+  const std::string expected = SpecToJson(*Read(config));
+  config["use_sliding_window"] = true;  // as released; layer_types say which do
+  EXPECT_EQ(SpecToJson(*Read(config)), expected);
 }
 
 TEST(FamilyTest, WindowsFollowLayerTypes) {
@@ -424,6 +427,7 @@ TEST(FamilyTest, ErnieTiesItsEmbeddingsUnlessTheFileSaysOtherwise) {
   config.erase("tie_word_embeddings");
   EXPECT_TRUE(Read(config)->tied_embeddings);
   config["tie_word_embeddings"] = false;
+  config.update({{"auto_map", {{"AutoConfig", "configuration_ernie4_5_moe.Ernie4_5_MoeConfig"}}}, {"is_quantized", false}});
   EXPECT_FALSE(Read(config)->tied_embeddings);
 }
 

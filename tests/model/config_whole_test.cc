@@ -65,9 +65,18 @@ TEST(WholeConfigTest, Qwen3VlIsRead) {
 // Qwen3-Omni-30B-A3B-Instruct, what thinks.
 TEST(WholeConfigTest, TheThinkerOfQwen3OmniIsRead) {
   Json text = Qwen3Vl()["text_config"];
-  text.update({{"model_type", "qwen3_omni_moe_text"}, {"rope_theta", 1000000}, {"max_position_embeddings", 65536}});
-  text.update({{"shared_expert_intermediate_size", 0}, {"sliding_window", nullptr}, {"use_qk_norm", true}});
-  text.update({{"use_sliding_window", false}, {"vocab_size", 152064}});
+  text.update(Json::parse(R"({"_name_or_path": "", "add_cross_attention": false, "architectures": null, "bad_words_ids": null,
+    "begin_suppress_tokens": null, "bos_token_id": null, "chunk_size_feed_forward": 0, "cross_attention_hidden_size": null,
+    "decoder_start_token_id": null, "diversity_penalty": 0.0, "do_sample": false, "dtype": null, "early_stopping": false,
+    "encoder_no_repeat_ngram_size": 0, "eos_token_id": null, "exponential_decay_length_penalty": null, "finetuning_task": null,
+    "forced_bos_token_id": null, "forced_eos_token_id": null, "intermediate_size": 768, "length_penalty": 1.0, "max_length": 20,
+    "max_position_embeddings": 65536, "min_length": 0, "model_type": "qwen3_omni_moe_text", "no_repeat_ngram_size": 0,
+    "num_beam_groups": 1, "num_beams": 1, "num_return_sequences": 1, "output_router_logits": false, "output_scores": false,
+    "pad_token_id": null, "pruned_heads": {}, "remove_invalid_values": false, "repetition_penalty": 1.0, "return_dict": true,
+    "return_dict_in_generate": false, "rope_theta": 1000000, "router_aux_loss_coef": 0.001, "sep_token_id": null,
+    "shared_expert_intermediate_size": 0, "sliding_window": null, "suppress_tokens": null, "temperature": 1.0,
+    "tie_encoder_decoder": false, "tie_word_embeddings": false, "top_k": 50, "top_p": 1.0, "torchscript": false,
+    "typical_p": 1.0, "use_bfloat16": false, "use_qk_norm": true, "use_sliding_window": false, "vocab_size": 152064})"));
   text["rope_scaling"].update({{"interleaved", true}, {"type", "default"}});
   Json config = {{"architectures", {"Qwen3OmniMoeForConditionalGeneration"}},
                  {"assistant_token_id", 77091},
@@ -115,7 +124,7 @@ Json Glm4v() {
     "text_config": {"pad_token_id": 151329, "vocab_size": 151552, "eos_token_id": [151329, 151336, 151338],
     "image_end_token_id": 151340, "image_start_token_id": 151339, "image_token_id": 151363, "head_dim": 128,
     "attention_bias": true, "attention_dropout": 0.0, "first_k_dense_replace": 1, "hidden_act": "silu", "hidden_size": 4096,
-    "initializer_range": 0.02, "intermediate_size": 10944, "max_position_embeddings": 131072, "model_type": "glm4v_moe_text",
+    "initializer_range": 0.02, "intermediate_size": 10944, "max_position_embeddings": 65536, "model_type": "glm4v_moe_text",
     "moe_intermediate_size": 1408, "n_group": 1, "n_routed_experts": 128, "n_shared_experts": 1, "norm_topk_prob": true,
     "num_attention_heads": 96, "num_experts_per_tok": 8, "num_hidden_layers": 46, "num_key_value_heads": 8,
     "partial_rotary_factor": 0.5, "rms_norm_eps": 1e-05, "dtype": "bfloat16", "rope_scaling": {"rope_type": "default",
