@@ -68,6 +68,12 @@ json CompressedConfig(const std::string& format, int bits, const std::string& st
              {{"input_activations", nullptr}, {"output_activations", nullptr}, {"targets", {"Linear"}}, {"weights", weights}}}}}};
 }
 
+// A rotation of weights, as Laguna-XS.2-FP8 has it.
+json Transforms(const std::string& location) {
+  const json apply = {{"ignore", json::array()}, {"inverse", false}, {"location", location}, {"targets", {"re:.*o_proj$"}}};
+  return {{"config_groups", {{"R1", {{"apply", {apply}}, {"requires_grad", false}, {"type", "hadamard"}}}}}};
+}
+
 // Those of one matrix.
 Tensors GoldenTensors(const std::string& matrix) {
   auto read =
@@ -208,9 +214,14 @@ TEST(QuantizationTest, Fp8OfCompressedTensorsHasScalesOfRows) {
       expected.push_back(static_cast<float>(number) * scale);
     }
   }
+  for (const char* const name : {"a.self_attn.k_scale", "a.self_attn.v_scale"}) made[name] = {"F32", {1}, "1234"};
   Tensors tensors = TensorsOf(made);
-  const absl::Status joined = Join(CompressedConfig("float-quantized", 8, "channel", nullptr), tensors);
+  json config = CompressedConfig("float-quantized", 8, "channel", nullptr);
+  config["kv_cache_scheme"] = {{"num_bits", 8}, {"strategy", "tensor"}, {"type", "float"}};
+  config["transform_config"] = Transforms("weight_output");
+  const absl::Status joined = Join(config, tensors);
   ASSERT_TRUE(joined.ok()) << joined;
+  EXPECT_EQ(tensors.size(), 1u);
   EXPECT_EQ(Encoded(tensors.at("m.weight"), {{FormatId::kFp8}, true}), expected);
 }
 
@@ -292,6 +303,7 @@ TEST(QuantizationTest, OtherMethodsAndVariantsAreRefusedByName) {
     config[key] = std::move(value);
     return config;
   };
+  const json compressed = CompressedConfig("float-quantized", 8, "channel", nullptr);
   const struct {
     json config;
     std::vector<std::string> message;
@@ -310,6 +322,8 @@ TEST(QuantizationTest, OtherMethodsAndVariantsAreRefusedByName) {
        {"format", "marlin-24", "float-quantized"}},
       {CompressedConfig("pack-quantized", 8, "group", 32), {"num_bits", "8", "4"}},
       {CompressedConfig("float-quantized", 8, "token", nullptr), {"strategy", "token", "channel"}},
+      {with(compressed, "transform_config", Transforms("input")), {"transform_config", "location", "input", "weight_output"}},
+      {with(compressed, "transform_config", 3), {"transform_config", "3"}},
   };
   for (const auto& [quantization, message] : cases) {
     std::string config = json{{"quantization_config", quantization}}.dump();

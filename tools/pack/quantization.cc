@@ -137,12 +137,32 @@ absl::StatusOr<Quantization> ReadCompressedGroup(ConfigReader& config) {
   return ReadCompressedWeights(std::move(weights), packed);
 }
 
+// compressed-tensors' rotations of weights are in the weights; those of activations would have to be done.
+absl::Status CheckTransforms(const json& transforms) {
+  const std::string key = StrCat("config.json: ", kKey, ": transform_config");
+  const json groups = transforms.is_object() ? transforms.value("config_groups", json::object()) : json();
+  if (!groups.is_object()) return InvalidArgument(key, " = ", ShownJson(transforms), ", expected an object with config_groups");
+  for (const auto& [name, group] : groups.items()) {
+    const json apply = group.is_object() ? group.value("apply", json()) : json();
+    if (!apply.is_array()) return InvalidArgument(key, ", config_groups: ", name, " has no list \"apply\"");
+    if (group.value("requires_grad", json(false)) != false) {
+      return InvalidArgument(key, ", config_groups: ", name, ": requires_grad = ", ShownJson(group["requires_grad"]),
+                             " is not supported; allowed: false");
+    }
+    for (const json& one : apply) {
+      const json location = one.is_object() ? one.value("location", json()) : json();
+      if (location == "weight_input" || location == "weight_output") continue;
+      return InvalidArgument(key, ", config_groups: ", name, ": location = ", ShownJson(location),
+                             " is not supported; allowed: \"weight_input\", \"weight_output\"");
+    }
+  }
+  return absl::OkStatus();
+}
+
 Quantization ReadCompressed(ConfigReader& config) {
   config.Only("quantization_status", {"compressed"});
-  config.Only("kv_cache_scheme", {});
   config.Only("sparsity_config", {json::object()});
-  config.Only("transform_config", {json::object()});
-  config.Known({"global_compression_ratio", "ignore", "version"});
+  config.Known({"global_compression_ratio", "ignore", "kv_cache_scheme", "transform_config", "version"});
   const absl::StatusOr<Quantization> read = ReadCompressedGroup(config);
   if (!read.ok()) config.Fail(read.status());
   return read.value_or(Quantization{});
@@ -333,10 +353,15 @@ absl::Status JoinAllFp8(const Quantization& quantization, Tensors& tensors) {
       if (tensors.at(name).type->name == "F8_E4M3") MOED_RETURN_IF_ERROR(JoinFp8(quantization, name, tensors));
     }
   }
-  for (const std::string_view of_activations : {".input_scale", ".activation_scale", "_activation_scale"}) {
-    for (const std::string& name : NamesEndingWith(of_activations, tensors)) tensors.erase(name);
-  }
   return absl::OkStatus();
+}
+
+// Of what would be rounded while the model runs.
+void DropScalesOfActivations(Tensors& tensors) {
+  for (const std::string_view end :
+       {".input_scale", ".activation_scale", "_activation_scale", ".self_attn.k_scale", ".self_attn.v_scale"}) {
+    for (const std::string& name : NamesEndingWith(end, tensors)) tensors.erase(name);
+  }
 }
 
 }  // namespace
@@ -368,6 +393,9 @@ absl::StatusOr<Quantization> TakeQuantization(std::string& config_json) {
                                                                  own.dump(-1, ' ', false, json::error_handler_t::replace)));
   reader.Known({"quant_method"});
   const Quantization quantization = row->read(reader);
+  if (const auto at = own.find("transform_config"); at != own.end() && !at->is_null()) {
+    MOED_RETURN_IF_ERROR(CheckTransforms(*at));
+  }
   MOED_RETURN_IF_ERROR(reader.Finish());
   // transformers writes that of a text part once more for the whole.
   if (!in_text && text != config.end() && text->is_object() && text->value(kKey, json()) == own) text->erase(kKey);
@@ -388,7 +416,8 @@ absl::Status JoinQuantized(const Quantization& quantization, Tensors& tensors) {
       MOED_RETURN_IF_ERROR(JoinPacked(quantization, name, tensors));
     }
   }
-  if (quantization.method == Method::kFp8) return JoinAllFp8(quantization, tensors);
+  if (quantization.method == Method::kFp8) MOED_RETURN_IF_ERROR(JoinAllFp8(quantization, tensors));
+  if (quantization.method == Method::kFp8 || quantization.method == Method::kPacked) DropScalesOfActivations(tensors);
   return absl::OkStatus();
 }
 
