@@ -143,12 +143,11 @@ Json Mistral4() {
       "head_dim": 128, "hidden_act": "silu", "hidden_size": 4096, "initializer_range": 0.02, "intermediate_size": 12288,
       "kv_lora_rank": 256, "max_position_embeddings": 1048576, "model_type": "mistral4", "moe_intermediate_size": 2048,
       "n_group": 1, "n_routed_experts": 128, "n_shared_experts": 1, "norm_topk_prob": true, "num_attention_heads": 32,
-      "num_experts_per_tok": 4, "num_hidden_layers": 36, "num_key_value_heads": 32, "pad_token_id": 11, "q_lora_rank": 1024,
-      "qk_head_dim": 128, "qk_nope_head_dim": 64, "qk_rope_head_dim": 64, "rms_norm_eps": 1e-06, "rope_interleave": true,
+      "num_experts_per_tok": 4, "num_hidden_layers": 36, "num_key_value_heads": 32, "pad_token_id": 11, "pretraining_tp": 1,
+      "mlp_bias": false, "sliding_window": null, "tie_word_embeddings": false, "q_lora_rank": 1024, "qk_head_dim": 128, "qk_nope_head_dim": 64, "qk_rope_head_dim": 64, "rms_norm_eps": 1e-06, "rope_interleave": true,
       "rope_parameters": {"beta_fast": 32.0, "beta_slow": 1.0, "factor": 128.0, "llama_4_scaling_beta": 0.1,
-                          "max_position_embeddings": 1048576, "mscale": 1.0, "mscale_all_dim": 1.0,
-                          "original_max_position_embeddings": 8192, "partial_rotary_factor": 0.5, "rope_theta": 10000.0,
-                          "rope_type": "yarn", "type": "yarn"},
+                          "mscale": 1.0, "mscale_all_dim": 1.0, "original_max_position_embeddings": 8192,
+                          "partial_rotary_factor": 0.5, "rope_theta": 10000.0, "rope_type": "yarn", "type": "yarn"},
       "routed_scaling_factor": 1.0, "topk_group": 1, "use_cache": true, "v_head_dim": 128, "vocab_size": 131072}})");
 }
 
@@ -255,14 +254,15 @@ TEST(Cohere2MoeTest, TheTextPartOfCommandAPlusIsRead) {
   ExpectRefusal(config, "cohere2");
 }
 
+// 7x7B-1T: every expert computes.
 TEST(FlexOlmoTest, IsReadAsReleased) {
   const ModelSpec spec = Good(Json::parse(R"({
-    "architectures": ["FlexOlmoForCausalLM"], "attention_bias": false, "attention_dropout": 0.0, "eos_token_id": 100257,
-    "hidden_act": "silu", "hidden_size": 4096, "initializer_range": 0.02, "intermediate_size": 11008,
+    "architectures": ["FlexOlmoForCausalLM"], "attention_bias": false, "attention_dropout": 0.0, "bos_token_id": 100257,
+    "eos_token_id": 100257, "hidden_act": "silu", "hidden_size": 4096, "initializer_range": 0.02, "intermediate_size": 11008,
     "max_position_embeddings": 4096, "model_type": "flex_olmo", "norm_topk_prob": false, "num_attention_heads": 32,
-    "num_experts": 7, "num_experts_per_tok": 5, "num_hidden_layers": 32, "num_key_value_heads": 32,
+    "num_experts": 7, "num_experts_per_tok": 7, "num_hidden_layers": 32, "num_key_value_heads": 32,
     "output_router_logits": false, "pad_token_id": 100277, "rms_norm_eps": 1e-06, "rope_scaling": null,
-    "rope_theta": 500000, "router_aux_loss_coef": 0.01, "tie_word_embeddings": false, "torch_dtype": "bfloat16",
+    "rope_theta": 500000, "router_aux_loss_coef": 0.01, "tie_word_embeddings": false, "dtype": "float32",
     "transformers_version": "4.53.0", "use_cache": false, "vocab_size": 100352})"));
   EXPECT_EQ(spec.norms, ModelSpec::Norms::kBehind);
   EXPECT_EQ(spec.qk_norm, ModelSpec::QkNorm::kWhole);
