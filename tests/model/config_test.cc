@@ -34,6 +34,8 @@ OwnKeys OwnKeysOf(const std::string& family) {
       {"glm4_moe",
        {{"partial_rotary_factor", "rope_parameters.partial_rotary_factor"}, "num_experts_per_tok", "n_routed_experts"}},
       {"ernie4_5_moe", {{"auto_map"}, "moe_k", "moe_num_experts"}},
+      {"ernie4_5_moe_vl", {{"auto_map"}, "moe_k", "moe_num_experts"}},
+      {"ernie4_5_vl_moe_text", {{"auto_map"}, "moe_k", "moe_num_experts"}},
       {"minimax_m2", {{"partial_rotary_factor", "rope_parameters.partial_rotary_factor", "auto_map"}}},
       {"hunyuan_v1_moe", {{"auto_map"}, "moe_topk", "num_experts"}},
       {"deepseek", {{"auto_map"}, "num_experts_per_tok", "n_routed_experts"}},

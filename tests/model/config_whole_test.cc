@@ -21,6 +21,53 @@ void ExpectRefusal(const Json& config, std::string_view named) {
   EXPECT_NE(status.message().find(ToAbsl(named)), absl::string_view::npos) << status << "\nshould name " << named;
 }
 
+// ERNIE-4.5-VL-28B-A3B-Base-PT.
+Json ErnieVl() {
+  return Json::parse(R"({"architectures": ["Ernie4_5_VLMoeForConditionalGeneration"], "auto_map": {"AutoConfig":
+    "configuration_ernie4_5_vl.Ernie4_5_VLMoEConfig"}, "bos_token_id": 1, "eos_token_id": 2, "hidden_act": "silu",
+    "hidden_size": 2560, "im_patch_id": 100295, "image_end_token_id": 101305, "image_start_token_id": 101304,
+    "intermediate_size": 12288, "max_position_embeddings": 131072, "model_type": "ernie4_5_moe_vl", "moe_capacity": [128, 128,
+    128], "moe_gate": "topk", "moe_intermediate_size": [1536, 512], "moe_k": 6, "moe_layer_end_index": [29, 28],
+    "moe_layer_interval": 1, "moe_layer_start_index": [1, 1], "moe_multimodal_dispatch_use_allgather":
+    "v2-alltoall-unpad-text", "moe_num_experts": [64, 64], "moe_num_shared_experts": 2, "moe_use_aux_free": true,
+    "num_attention_heads": 20, "num_hidden_layers": 28, "num_key_value_heads": 4, "pad_token_id": 0, "pixel_hidden_size": 1280,
+    "rms_norm_eps": 1e-05, "rope_3d": true, "rope_scaling": {"mrope_section": [22, 22, 20], "type": "default"},
+    "rope_theta": 500000, "spatial_conv_size": 2, "temporal_conv_size": 2, "tie_word_embeddings": true, "torch_dtype":
+    "bfloat16", "use_bias": false, "use_cache": true, "use_rmsnorm": true, "video_end_token_id": 101307,
+    "video_start_token_id": 101306, "vision_config": {"depth": 32, "hidden_size": 1280}, "vocab_size": 103424})");
+}
+
+TEST(WholeConfigTest, ErnieVlIsRead) {
+  Json config = ErnieVl();
+  const auto spec = Read(config);
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->experts, 64);
+  EXPECT_EQ(spec->expert_ffn, 1536);
+  EXPECT_EQ(spec->shared_ffn, 2 * 1536);
+  EXPECT_EQ(spec->dense_ffn, 12288);
+  EXPECT_TRUE(!spec->moe[0] && spec->moe[1] && spec->moe[27]);
+  EXPECT_TRUE(spec->router_correction && spec->norm_topk_prob && spec->rope_interleaved && spec->tied_embeddings);
+  config["moe_layer_start_index"] = {1, 2};
+  ExpectRefusal(config, "moe_layer_start_index");
+  for (const auto& [key, value] : {std::pair<std::string, Json>{"moe_num_experts", {64, 32}},
+                                   {"moe_intermediate_size", {1, 2, 3}},
+                                   {"rope_3d", false},
+                                   {"use_bias", true},
+                                   {"moe_gate", "top2"}}) {
+    config = ErnieVl();
+    config[key] = value;
+    ExpectRefusal(config, key);
+  }
+  config = ErnieVl();
+  config["rope_scaling"] = {{"type", "yarn"}, {"factor", 2.0}, {"original_max_position_embeddings", 65536}};
+  ExpectRefusal(config, "yarn");
+  // The 424B one has one number for both kinds, and no shared experts.
+  config = ErnieVl();
+  config.erase("moe_num_shared_experts");
+  config.update({{"moe_layer_start_index", 3}, {"moe_layer_end_index", 27}});
+  EXPECT_TRUE(Read(config)->shared_ffn == 0 && !Read(config)->moe[2] && Read(config)->moe[3]);
+}
+
 // Qwen3-VL-30B-A3B-Instruct.
 Json Qwen3Vl() {
   return Json::parse(R"({"architectures": ["Qwen3VLMoeForConditionalGeneration"], "image_token_id": 151655,

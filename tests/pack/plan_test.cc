@@ -88,6 +88,9 @@ TEST(PlanTest, LayersThatPredictFurtherTokensAreLeftOut) {
 
 TEST(PlanTest, WhatSeesPicturesIsLeftOut) {
   for (const auto& [family, name] : {std::pair("qwen3_5_moe_text", "model.visual.patch_embed.proj.weight"),
+                                     std::pair("ernie4_5_moe_vl", "vision_model.blocks.0.norm1.weight"),
+                                     std::pair("ernie4_5_moe_vl", "model.resampler_model.after_norm.weight"),
+                                     std::pair("ernie4_5_moe_vl", "model.layers.1.mlp.experts.9.up_proj.weight"),
                                      std::pair("gemma4_text", "model.vision_tower.patch_embedder.input_proj.weight"),
                                      std::pair("gemma4_text", "model.embed_vision.embedding_projection.weight")}) {
     TinyCheckpoint tiny = MakeTinyCheckpoint(family);
