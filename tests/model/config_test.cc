@@ -433,6 +433,37 @@ TEST(FamilyTest, ErnieTiesItsEmbeddingsUnlessTheFileSaysOtherwise) {
   EXPECT_FALSE(Read(config)->tied_embeddings);
 }
 
+// A13B's says much of models that see, of latent attention and of groups of experts, none of which it has.
+TEST(FamilyTest, HunyuanIsReadAsReleased) {
+  Json config = ConfigOf("hunyuan_v1_moe");
+  const auto plain = Read(config);
+  ASSERT_TRUE(plain.ok()) << plain.status();
+  config.update({{"anyres_pooling_size", 2},
+                 {"anyres_vit_max_image_size", nullptr},
+                 {"vit_mapping_type", "resampler"},
+                 {"vit_type", nullptr},
+                 {"num_media_embeds", 257},
+                 {"xdrope_section", nullptr},
+                 {"use_mla", false},
+                 {"q_lora_rank", nullptr},
+                 {"group_limited_greedy", false},
+                 {"n_group", false},
+                 {"routed_scaling_factor", false},
+                 {"use_rotary_pos_emb", true}});
+  ASSERT_TRUE(Read(config).ok()) << Read(config).status();
+  EXPECT_EQ(SpecToJson(*Read(config)), SpecToJson(*plain));
+  config["model_type"] = "hunyuan";
+  config["architectures"] = {"HunYuanMoEV1ForCausalLM"};
+  EXPECT_EQ(SpecToJson(*Read(config)), SpecToJson(*plain)) << "as the quantised releases say it";
+  config["architectures"] = {"HunYuanForCausalLM"};
+  ExpectRefusal(Read(config).status(), "architectures", "HunYuanMoEV1ForCausalLM");
+  config.erase("architectures");
+  ExpectRefusal(Read(config).status(), "architectures", "");
+  config = ConfigOf("hunyuan_v1_moe");
+  config["routed_scaling_factor"] = 2.5;
+  ExpectRefusal(Read(config).status(), "routed_scaling_factor", "2.5");
+}
+
 // Python writes a word that JSON does not have.
 TEST(FamilyTest, InfinityIsReadAsPythonWritesIt) {
   const std::string text = ConfigOf("granitemoehybrid").dump(), infinity = R"({"__float__":"Infinity"})";
