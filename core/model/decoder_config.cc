@@ -111,7 +111,11 @@ ModelSpec ReadDecoder(ConfigReader& config, const OwnKeys& own) {
   config.Only("mlp_bias", {false});
   config.Only("clip_qkv", {});
   if (!own.quantization) config.Only("quantization_config", {});
-  config.Only("use_sliding_window", {false});
+  if (own.use_sliding_window) {
+    config.Only("use_sliding_window", {true, false});
+  } else {
+    config.Only("use_sliding_window", {false});
+  }
   config.Only("is_encoder_decoder", {false});
   config.Only("is_decoder", {false});
   config.Only("add_cross_attention", {false});

@@ -27,7 +27,8 @@ struct OwnKeys {
   bool long_rope_magnitudes = false;     // as ConfigReader::RopeKinds
   bool layers = false;                   // how many there are
   bool layer_types = false;
-  bool rotations = false;  // rope_parameters by type of layer
+  bool use_sliding_window = false;  // layer_types say which layers slide, whatever it says
+  bool rotations = false;           // rope_parameters by type of layer
   bool activation = false;
   bool heads = false;  // kv_heads and head_dim, of kinds of layers
   bool quantization = false;

@@ -12,6 +12,8 @@ Family OlmoeFamily();
 Family GptOssFamily();
 Family Glm4MoeFamily();
 Family Ernie45MoeFamily();
+Family Ernie45MoeVlFamily();
+Family Ernie45VlMoeFamily();
 Family MiniMaxM2Family();
 Family HunyuanV1MoeFamily();
 Family DeepSeekFamily();

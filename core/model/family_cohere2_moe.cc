@@ -1,5 +1,6 @@
-// Command A+ (Cohere 2 with experts): one norm a layer, whose output attention and feed-forward block both read. Layers with a
-// window rotate, those that see all do not, but for the dense ones at the front.
+// Command A+ and North Mini (Cohere 2 with experts): one norm a layer, whose output attention and feed-forward block both read.
+// Layers with a window rotate, those that see all do not, but for the dense ones at the front. Whole checkpoints see pictures as
+// well; those tensors are left out.
 #include <algorithm>
 
 #include "core/base/status.h"
@@ -10,6 +11,7 @@
 namespace moed {
 namespace {
 
+constexpr std::string_view kText = "cohere2_moe", kWhole = "cohere2_vision";
 constexpr std::string_view kSliding = "sliding_attention", kFull = "full_attention";
 constexpr int kMostShared = 64;
 
@@ -59,12 +61,22 @@ void ReadLayers(ConfigReader& config, ModelSpec& spec) {
   SetRotating(spec, rotate);
 }
 
-absl::StatusOr<ModelSpec> ReadSpec(std::string_view config_json, std::string_view generation_config) {
-  MOED_ASSIGN_OR_RETURN(ConfigReader config, ConfigReader::Parse("config.json", config_json));
+// What Cohere's own code could do otherwise, and transformers has built in.
+void ReadFixedTraits(ConfigReader& config, const ModelSpec& spec) {
+  for (const char* const always : {"use_parallel_block", "use_gated_activation"}) config.Only(always, {true});
+  for (const char* const never : {"use_qk_norm", "use_parallel_embedding", "layer_norm_bias"}) config.Only(never, {false});
+  config.Only("use_embedding_sharing", {spec.tied_embeddings});
+  config.Only("position_embedding_type", {"rope_gptj"});
+  config.Only("rotary_pct", {1});
+}
+
+absl::StatusOr<ModelSpec> ReadText(ConfigReader config, std::string_view generation_config) {
+  config.Only("model_type", {kText});
   const bool rms = config.Has("rms_norm_eps");
   config.Int("head_dim", 2, 1024);  // absent, it would be 128
   ModelSpec spec = ReadDecoder(config, {.norm_eps = rms ? "rms_norm_eps" : "layer_norm_eps", .tied = true, .layer_types = true});
   config.Known({rms ? "layer_norm_eps" : "rms_norm_eps", "num_nextn_predict_layers"});
+  ReadFixedTraits(config, spec);
   spec.layer_norm = !rms;
   spec.parallel = true;
   spec.rope_interleaved = true;
@@ -74,14 +86,31 @@ absl::StatusOr<ModelSpec> ReadSpec(std::string_view config_json, std::string_vie
   return FinishSpec(std::move(config), generation_config, std::move(spec));
 }
 
+absl::StatusOr<ModelSpec> ReadSpec(std::string_view config_json, std::string_view generation_config) {
+  MOED_ASSIGN_OR_RETURN(ConfigReader config, ConfigReader::Parse("config.json", config_json));
+  if (config.String("model_type") != kWhole) return ReadText(std::move(config), generation_config);
+  const bool tied = config.BoolOr("tie_word_embeddings", true);
+  config.Known(
+      {"alignment_intermediate_size", "bos_token_id", "downsample_factor", "eos_token_id", "image_token_id", "vision_config"});
+  MOED_ASSIGN_OR_RETURN(ConfigReader text, config.Object("text_config"));
+  MOED_RETURN_IF_ERROR(config.Finish());
+  text.Only("tie_word_embeddings", {tied});
+  return ReadText(std::move(text), generation_config);
+}
+
 std::vector<TrunkTensor> TrunkTensors(const ModelSpec& spec) {
   return DecoderTensors(spec, {.shared = "shared_experts", .no_norm_bias = true});
+}
+
+bool IsUnused(const ModelSpec& spec, std::string_view name) {
+  return IsBehindTheLastLayer(spec, name) || name.starts_with("model.vision_tower.") ||
+         name.starts_with("model.multi_modal_projector.");
 }
 
 }  // namespace
 
 Family Cohere2MoeFamily() {
-  return {"cohere2_moe", ReadSpec, MlpExpertTensor, TrunkTensors, FusedMlpExperts, IsBehindTheLastLayer};
+  return {kText, ReadSpec, MlpExpertTensor, TrunkTensors, FusedMlpExperts, IsUnused, kWhole, "model.language_model."};
 }
 
 }  // namespace moed

@@ -33,7 +33,7 @@ absl::StatusOr<ModelSpec> ReadSpec(std::string_view config_json, std::string_vie
   return ReadText(std::move(config), generation_config);
 }
 
-// The text part of a whole checkpoint says that it is DeepSeek-V3 or Kimi K2, and how transformers would sample.
+// The text part of a whole checkpoint says that it is DeepSeek-V3 or Kimi K2.
 absl::StatusOr<ModelSpec> ReadWholeKimi(ConfigReader config, std::string_view generation_config) {
   config.Only("tie_word_embeddings", {false});
   config.Known({"auto_map", "bos_token_id", "eos_token_id", "ignore_index", "image_token_id", "media_placeholder_token_id",
@@ -42,31 +42,6 @@ absl::StatusOr<ModelSpec> ReadWholeKimi(ConfigReader config, std::string_view ge
   MOED_ASSIGN_OR_RETURN(ConfigReader text, config.Object("text_config"));
   MOED_RETURN_IF_ERROR(config.Finish());
   text.Only("model_type", {kKimi, "deepseek_v3"});
-  text.Known({"bad_words_ids",
-              "begin_suppress_tokens",
-              "diversity_penalty",
-              "do_sample",
-              "early_stopping",
-              "encoder_no_repeat_ngram_size",
-              "exponential_decay_length_penalty",
-              "forced_bos_token_id",
-              "forced_eos_token_id",
-              "length_penalty",
-              "max_length",
-              "min_length",
-              "no_repeat_ngram_size",
-              "num_beam_groups",
-              "num_beams",
-              "num_return_sequences",
-              "output_scores",
-              "remove_invalid_values",
-              "repetition_penalty",
-              "return_dict_in_generate",
-              "suppress_tokens",
-              "temperature",
-              "top_k",
-              "top_p",
-              "typical_p"});
   MOED_ASSIGN_OR_RETURN(ModelSpec spec, ReadText(std::move(text), generation_config));
   spec.family = kKimi;
   return spec;

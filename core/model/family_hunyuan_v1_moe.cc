@@ -7,9 +7,47 @@
 namespace moed {
 namespace {
 
+// Of Tencent's own code: that of FP8 and GPTQ releases, and of other models, which have other architectures.
+constexpr std::string_view kFamily = "hunyuan_v1_moe", kOwnType = "hunyuan";
+
+// What A13B's config.json has of models that see, and of attention and routers that it says it has not.
+void KnowOtherModels(ConfigReader& config) {
+  config.Only("routed_scaling_factor", {false, 1});
+  config.Only("use_rotary_pos_emb", {true});
+  config.Known({"anyres_pooling_size",
+                "anyres_vit_max_image_size",
+                "anyres_vit_two_views",
+                "image_token_id",
+                "kv_lora_rank",
+                "n_group",
+                "num_media_embeds",
+                "q_lora_rank",
+                "qk_nope_head_dim",
+                "qk_rope_head_dim",
+                "topk_group",
+                "v_head_dim",
+                "video_end_id",
+                "video_start_id",
+                "vit_add_patchemb_bias",
+                "vit_input_resolution",
+                "vit_mapping_type",
+                "vit_norm_type",
+                "vit_patch",
+                "vit_path",
+                "vit_remove_prenorm",
+                "vit_token",
+                "vit_type",
+                "vit_used_rms_norm",
+                "xdrope_section"});
+}
+
 absl::StatusOr<ModelSpec> ReadSpec(std::string_view config_json, std::string_view generation_config) {
   MOED_ASSIGN_OR_RETURN(ConfigReader config, ConfigReader::Parse("config.json", config_json));
+  static constexpr std::string_view kArchitectures[] = {"HunYuanMoEV1ForCausalLM"};
+  if (config.Is("model_type", kOwnType)) config.Strings("architectures", kArchitectures);
   ModelSpec spec = ReadDecoder(config, {.top_k = "moe_topk", .ntk_alpha = true});
+  spec.family = kFamily;
+  KnowOtherModels(config);
   config.Only("sliding_window", {});
   config.Only("use_qk_norm", {true});
   config.Only("use_cla", {false});
@@ -60,6 +98,6 @@ std::vector<TrunkTensor> TrunkTensors(const ModelSpec& spec) {
 
 }  // namespace
 
-Family HunyuanV1MoeFamily() { return {"hunyuan_v1_moe", ReadSpec, MlpExpertTensor, TrunkTensors}; }
+Family HunyuanV1MoeFamily() { return {kFamily, ReadSpec, MlpExpertTensor, TrunkTensors, nullptr, nullptr, kOwnType}; }
 
 }  // namespace moed

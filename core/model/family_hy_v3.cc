@@ -27,7 +27,7 @@ absl::StatusOr<ModelSpec> ReadSpec(std::string_view config_json, std::string_vie
     config.Only(always, {true});
   }
   config.Known({"enable_attention_fp32_softmax", "enable_lm_head_fp32", "enable_moe_fp32_combine", "use_grouped_mm",
-                "num_nextn_predict_layers", "num_mtp_layers"});
+                "num_nextn_predict_layers", "num_mtp_layers", "eod_token_id"});
   return FinishSpec(std::move(config), generation_config, std::move(spec));
 }
 

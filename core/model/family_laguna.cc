@@ -91,6 +91,7 @@ absl::StatusOr<ModelSpec> ReadSpec(std::string_view config_json, std::string_vie
   config.Only("moe_router_use_sigmoid", {true});
   config.Only("moe_router_score_func", {"sigmoid"});
   config.Only("norm_topk_prob", {true});
+  config.Only("use_bidirectional_attention", {false});
   config.Only("use_qk_norm", {true});
   config.Only("qkv_bias", {false});
   config.Only("rope_scaling", {});

@@ -13,7 +13,7 @@ constexpr double kFullTheta = 500000, kSlidingTheta = 10000;
 
 absl::StatusOr<ModelSpec> ReadSpec(std::string_view config_json, std::string_view generation_config) {
   MOED_ASSIGN_OR_RETURN(ConfigReader config, ConfigReader::Parse("config.json", config_json));
-  ModelSpec spec = ReadDecoder(config, {.layer_types = true, .rotations = true});
+  ModelSpec spec = ReadDecoder(config, {.layer_types = true, .use_sliding_window = true, .rotations = true});
   ReadWindows(config, spec, std::vector<std::string>(spec.layers, "full_attention"));
   config.Only("rope_theta", {});
   config.Only("rope_scaling", {});

@@ -44,8 +44,8 @@ void RefuseOthers(ConfigReader& config, const ModelSpec& spec) {
   config.Only("norm_topk_prob", {true});
   config.Only("hidden_act", {"relu"});
   // The window once more, as other programs look for it, and what generating says.
-  config.Known({"auto_map", "dense_ffn_hidden_size", "max_length", "model_name", "profile_sparsity", "repetition_penalty",
-                "sliding_window", "sliding_window_pattern", "temperature", "top_k", "top_p"});
+  config.Known(
+      {"auto_map", "dense_ffn_hidden_size", "model_name", "profile_sparsity", "sliding_window", "sliding_window_pattern"});
 }
 
 absl::StatusOr<ModelSpec> ReadSpec(std::string_view config_json, std::string_view generation_config) {

@@ -52,7 +52,8 @@ class FfnBlock {
   void CallGateHooks(LayerId layer, ExpertProvider& provider);
   absl::Status RouteMasked(LayerId layer, const LayerWeights& weights, ExpertProvider& provider);
   void MaskRouter(LayerId layer, ExpertProvider& provider);
-  // A masked expert may cost its group the choice, and with it experts that the mask left: that token is not masked.
+  // A masked expert may cost its group the choice, and with it experts that the mask left, or raise shares of a softmax over
+  // corrections that do not grow: that token is not masked.
   void UndoWhereMoreIsGone(int row);
   void GroupSlots(LayerId layer);
   // What an expert has no room for any more becomes a choice of none.

@@ -65,19 +65,28 @@ TEST(LagunaConfigTest, KindsOfLayersHaveHeadsRotationsAndGatesOfTheirOwn) {
   EXPECT_EQ(SpecFromJson(SpecToJson(*spec))->more_rotations, spec->more_rotations);
 }
 
-// XS.2 says in one place what both kinds of layers have, M.1 has layers of one kind.
+// XS.2 says a second time what one kind of layers has, M.1 has layers of one kind.
 TEST(LagunaConfigTest, OtherSpellings) {
   Json config = LagunaXs();
   Json& rope = config["rope_parameters"];
-  rope["full_attention"].erase("original_max_position_embeddings");
-  rope["full_attention"].erase("partial_rotary_factor");
-  rope["original_max_position_embeddings"] = 4096;
-  config["partial_rotary_factor"] = 0.5;
-  config["gating"] = true;
-  for (const char* key : {"gating_types", "norm_topk_prob", "mlp_only_layers", "decoder_sparse_step"}) config.erase(key);
+  rope["full_attention"]["original_max_position_embeddings"] = rope["original_max_position_embeddings"] = 4096;
+  rope["full_attention"]["attention_factor"] = 1.0;
+  config.merge_patch({{"partial_rotary_factor", 0.5},
+                      {"max_position_embeddings", 131072},
+                      {"router_aux_loss_coef", 0.0},
+                      {"pad_token_id", 9},
+                      {"use_bidirectional_attention", false},
+                      {"gating", true}});
+  for (const char* key :
+       {"gating_types", "norm_topk_prob", "mlp_only_layers", "decoder_sparse_step", "moe_router_logit_softcapping"}) {
+    config.erase(key);
+  }
   const auto spec = Read(config);
   ASSERT_TRUE(spec.ok()) << spec.status();
   EXPECT_EQ(spec->yarn->original_positions, 4096);
+  EXPECT_EQ(spec->QueryPartFactor(0), 1);
+  for (const char* key : {"original_max_position_embeddings", "partial_rotary_factor"}) rope["full_attention"].erase(key);
+  EXPECT_EQ(SpecToJson(*Read(config)), SpecToJson(*spec));
   EXPECT_EQ(spec->RotaryDims(0), 64);
   EXPECT_EQ(spec->RotaryDims(1), 128);
 
@@ -100,6 +109,7 @@ TEST(LagunaConfigTest, WhatIsNotImplementedIsRefusedByName) {
       {{{"moe_router_logit_softcapping", 30.0}}, "moe_router_logit_softcapping"},
       {{{"moe_apply_router_weight_on_input", true}}, "moe_apply_router_weight_on_input"},
       {{{"attention_bias", true}}, "attention_bias"},
+      {{{"use_bidirectional_attention", true}}, "use_bidirectional_attention"},
       {{{"norm_topk_prob", false}}, "norm_topk_prob"},
       {{{"mlp_only_layers", {0, 1}}}, "mlp_only_layers contradicts"},
       {{{"num_attention_heads_per_layer", {48}}}, "1 entries for 40 layers"},

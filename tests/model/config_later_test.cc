@@ -1,4 +1,4 @@
-// config.json of Llama 4, Mistral 4, Command A+, FlexOlmo and Granite with a shared expert, as released.
+// config.json of Llama 4, Mistral 4, North Mini, Command A+, FlexOlmo and Granite with a shared expert, as released.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -143,12 +143,11 @@ Json Mistral4() {
       "head_dim": 128, "hidden_act": "silu", "hidden_size": 4096, "initializer_range": 0.02, "intermediate_size": 12288,
       "kv_lora_rank": 256, "max_position_embeddings": 1048576, "model_type": "mistral4", "moe_intermediate_size": 2048,
       "n_group": 1, "n_routed_experts": 128, "n_shared_experts": 1, "norm_topk_prob": true, "num_attention_heads": 32,
-      "num_experts_per_tok": 4, "num_hidden_layers": 36, "num_key_value_heads": 32, "pad_token_id": 11, "q_lora_rank": 1024,
-      "qk_head_dim": 128, "qk_nope_head_dim": 64, "qk_rope_head_dim": 64, "rms_norm_eps": 1e-06, "rope_interleave": true,
+      "num_experts_per_tok": 4, "num_hidden_layers": 36, "num_key_value_heads": 32, "pad_token_id": 11, "pretraining_tp": 1,
+      "mlp_bias": false, "sliding_window": null, "tie_word_embeddings": false, "q_lora_rank": 1024, "qk_head_dim": 128, "qk_nope_head_dim": 64, "qk_rope_head_dim": 64, "rms_norm_eps": 1e-06, "rope_interleave": true,
       "rope_parameters": {"beta_fast": 32.0, "beta_slow": 1.0, "factor": 128.0, "llama_4_scaling_beta": 0.1,
-                          "max_position_embeddings": 1048576, "mscale": 1.0, "mscale_all_dim": 1.0,
-                          "original_max_position_embeddings": 8192, "partial_rotary_factor": 0.5, "rope_theta": 10000.0,
-                          "rope_type": "yarn", "type": "yarn"},
+                          "mscale": 1.0, "mscale_all_dim": 1.0, "original_max_position_embeddings": 8192,
+                          "partial_rotary_factor": 0.5, "rope_theta": 10000.0, "rope_type": "yarn", "type": "yarn"},
       "routed_scaling_factor": 1.0, "topk_group": 1, "use_cache": true, "v_head_dim": 128, "vocab_size": 131072}})");
 }
 
@@ -180,52 +179,90 @@ TEST(Mistral4Test, WhatIsNotComputedIsRefusedByName) {
   ExpectRefusal(dense, "ministral3");
 }
 
-Json CommandAPlus() {
-  return Json::parse(R"({
+Json NorthMini() {
+  Json config = Json::parse(R"({
     "architectures": ["Cohere2MoeForCausalLM"], "attention_bias": false, "attention_dropout": 0.0, "bos_token_id": 5,
     "eos_token_id": 255001, "expert_selection_fn": "sigmoid", "first_k_dense_replace": 1, "head_dim": 128,
-    "hidden_act": "silu", "hidden_size": 2048, "initializer_range": 0.02, "intermediate_size": 768, "layer_norm_eps": 1e-05,
-    "logit_scale": 0.25, "max_position_embeddings": 500000, "model_type": "cohere2_moe", "norm_topk_prob": true,
-    "num_attention_heads": 32, "num_experts": 128, "num_experts_per_tok": 8, "num_hidden_layers": 9,
-    "num_key_value_heads": 4, "num_shared_experts": 1, "pad_token_id": 0, "prefix_dense_intermediate_size": 6144,
-    "prefix_dense_sliding_window_pattern": 1, "rope_theta": 50000, "shared_expert_combination_strategy": "average",
-    "sliding_window": 4096, "sliding_window_pattern": 4, "use_cache": true, "vocab_size": 256000})");
+    "hidden_act": "silu", "hidden_size": 2048, "intermediate_size": 768, "layer_norm_eps": 1e-05, "logit_scale": 1.0,
+    "max_position_embeddings": 500000, "model_type": "cohere2_moe", "norm_topk_prob": false, "num_attention_heads": 32,
+    "num_experts": 128, "num_experts_per_tok": 8, "num_hidden_layers": 49, "num_key_value_heads": 4, "num_shared_experts": 0,
+    "pad_token_id": 0, "prefix_dense_intermediate_size": 3072, "prefix_dense_sliding_window_pattern": 1,
+    "rms_norm_eps": 1e-06, "rope_theta": 50000, "sliding_window": 4096, "use_cache": true, "use_gated_activation": true,
+    "use_parallel_block": true, "use_qk_norm": false, "vocab_size": 262144})");
+  for (int layer = 0; layer < 49; ++layer) {
+    config["layer_types"].push_back(layer % 4 == 0 ? "full_attention" : "sliding_attention");
+  }
+  return config;
 }
 
-TEST(Cohere2MoeTest, LayersAreReadByTheirPatterns) {
-  Json config = CommandAPlus();
-  ModelSpec spec = Good(config);
-  EXPECT_TRUE(spec.layer_norm && spec.parallel && spec.tied_embeddings);
-  EXPECT_EQ(spec.dense_ffn, 6144);
-  EXPECT_EQ(spec.windows, (std::vector<int>{0, 4096, 4096, 4096, 0, 4096, 4096, 4096, 0}));
-  EXPECT_EQ(spec.unrotated_layers, (std::vector<bool>{false, false, false, false, true, false, false, false, true}));
-  EXPECT_EQ(spec.router_scale, 0.5);
-  EXPECT_EQ(spec.shared_scale, 0.5);
+TEST(Cohere2MoeTest, NorthMiniIsRead) {
+  Json config = NorthMini();
+  const ModelSpec spec = Good(config);
+  EXPECT_TRUE(!spec.layer_norm && spec.parallel && spec.tied_embeddings && !spec.norm_topk_prob);
+  EXPECT_EQ(spec.dense_ffn, 3072);
   EXPECT_EQ(spec.router_scoring, RouterScoring::kSigmoidOfChosen);
+  EXPECT_TRUE(spec.Rotates(LayerId(0)) && spec.Rotates(LayerId(1)) && !spec.Rotates(LayerId(4)));
+  EXPECT_EQ(spec.WindowOf(LayerId(1)), 4096);
+  config.erase("layer_types");
+  EXPECT_EQ(SpecToJson(Good(config)), SpecToJson(spec)) << "every fourth layer behind the dense one sees all";
   config["prefix_dense_sliding_window_pattern"] = 2;
-  spec = Good(config);
-  EXPECT_EQ(spec.windows[0], 4096);
-  EXPECT_TRUE(spec.Rotates(LayerId(0)));
-  config["layer_types"] = std::vector<std::string>(9, "full_attention");
-  config["expert_selection_fn"] = "softmax";
-  config["shared_expert_combination_strategy"] = "sum";
-  config["rms_norm_eps"] = 1e-6;
-  spec = Good(config);
-  EXPECT_TRUE(spec.unrotated && spec.norm_topk_prob && !spec.layer_norm);
-  EXPECT_EQ(spec.router_scale, 1);
-  EXPECT_EQ(spec.router_scoring, RouterScoring::kSoftmax);
-  config["expert_selection_fn"] = "greedy";
-  ExpectRefusal(config, "expert_selection_fn");
+  EXPECT_EQ(Good(config).windows[0], 4096);
+  for (const auto& [key, value] : {std::pair<std::string, Json>{"use_parallel_block", false},
+                                   {"use_gated_activation", false},
+                                   {"use_qk_norm", true},
+                                   {"use_embedding_sharing", false},
+                                   {"position_embedding_type", "rope"},
+                                   {"rotary_pct", 0.5},
+                                   {"expert_selection_fn", "greedy"}}) {
+    config = NorthMini();
+    config[key] = value;
+    ExpectRefusal(config, key);
+  }
 }
 
+// It sees pictures as well.
+TEST(Cohere2MoeTest, TheTextPartOfCommandAPlusIsRead) {
+  Json config = Json::parse(R"({
+    "architectures": ["Cohere2VisionForConditionalGeneration"], "alignment_intermediate_size": 36864, "downsample_factor": 2,
+    "dtype": "bfloat16", "image_token_id": 255036, "model_type": "cohere2_vision", "tie_word_embeddings": true,
+    "vision_config": {"model_type": "siglip_vision_model"}})");
+  Json& text = config["text_config"];
+  text = NorthMini();
+  text.update(Json::parse(R"({
+    "first_k_dense_replace": 0, "hidden_size": 4096, "intermediate_size": 4096, "logit_scale": 0.25,
+    "max_position_embeddings": 200000, "norm_topk_prob": true, "num_attention_heads": 128, "num_hidden_layers": 32,
+    "num_key_value_heads": 8, "num_shared_experts": 4, "position_embedding_type": "rope_gptj",
+    "prefix_dense_intermediate_size": null, "rms_norm_eps": null, "rope_parameters": {"rope_type": "default"},
+    "rotary_pct": 1.0, "shared_expert_combination_strategy": "average", "sliding_window_pattern": 4,
+    "tie_word_embeddings": true})"));
+  text.erase("layer_types");
+  const ModelSpec spec = Good(config);
+  EXPECT_EQ(spec.family, "cohere2_moe");
+  EXPECT_TRUE(spec.layer_norm && spec.tied_embeddings && spec.norm_topk_prob);
+  EXPECT_EQ(spec.shared_ffn, 16384);
+  EXPECT_TRUE(spec.router_scale == 0.5 && spec.shared_scale == 0.5);
+  EXPECT_TRUE(spec.Rotates(LayerId(2)) && !spec.Rotates(LayerId(3)) && spec.WindowOf(LayerId(3)) == 0);
+  text["shared_expert_combination_strategy"] = "sum";
+  text["expert_selection_fn"] = "softmax";
+  const ModelSpec summed = Good(config);
+  EXPECT_EQ(summed.router_scale, 1);
+  EXPECT_EQ(summed.router_scoring, RouterScoring::kSoftmax);
+  config["tie_word_embeddings"] = false;
+  ExpectRefusal(config, "tie_word_embeddings");
+  config["tie_word_embeddings"] = true;
+  text["model_type"] = "cohere2";
+  ExpectRefusal(config, "cohere2");
+}
+
+// 7x7B-1T: every expert computes.
 TEST(FlexOlmoTest, IsReadAsReleased) {
   const ModelSpec spec = Good(Json::parse(R"({
-    "architectures": ["FlexOlmoForCausalLM"], "attention_bias": false, "attention_dropout": 0.0, "eos_token_id": 100257,
-    "hidden_act": "silu", "hidden_size": 4096, "initializer_range": 0.02, "intermediate_size": 11008,
+    "architectures": ["FlexOlmoForCausalLM"], "attention_bias": false, "attention_dropout": 0.0, "bos_token_id": 100257,
+    "eos_token_id": 100257, "hidden_act": "silu", "hidden_size": 4096, "initializer_range": 0.02, "intermediate_size": 11008,
     "max_position_embeddings": 4096, "model_type": "flex_olmo", "norm_topk_prob": false, "num_attention_heads": 32,
-    "num_experts": 7, "num_experts_per_tok": 5, "num_hidden_layers": 32, "num_key_value_heads": 32,
+    "num_experts": 7, "num_experts_per_tok": 7, "num_hidden_layers": 32, "num_key_value_heads": 32,
     "output_router_logits": false, "pad_token_id": 100277, "rms_norm_eps": 1e-06, "rope_scaling": null,
-    "rope_theta": 500000, "router_aux_loss_coef": 0.01, "tie_word_embeddings": false, "torch_dtype": "bfloat16",
+    "rope_theta": 500000, "router_aux_loss_coef": 0.01, "tie_word_embeddings": false, "dtype": "float32",
     "transformers_version": "4.53.0", "use_cache": false, "vocab_size": 100352})"));
   EXPECT_EQ(spec.norms, ModelSpec::Norms::kBehind);
   EXPECT_EQ(spec.qk_norm, ModelSpec::QkNorm::kWhole);

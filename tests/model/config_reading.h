@@ -27,8 +27,10 @@ inline absl::StatusOr<ModelSpec> Read(const nlohmann::json& config, const std::s
 
 // Kimi K2 is DeepSeek-V3 under another name. Text parts are those of whole checkpoints.
 inline nlohmann::json ConfigOf(std::string_view family) {
-  static const std::map<std::string_view, std::string> kWhole = {
-      {"qwen3_vl_moe_text", "qwen3_vl_moe"}, {"qwen3_omni_moe_text", "qwen3_vl_moe"}, {"glm4v_moe_text", "glm4v_moe"}};
+  static const std::map<std::string_view, std::string> kWhole = {{"qwen3_vl_moe_text", "qwen3_vl_moe"},
+                                                                 {"qwen3_omni_moe_text", "qwen3_vl_moe"},
+                                                                 {"glm4v_moe_text", "glm4v_moe"},
+                                                                 {"ernie4_5_vl_moe_text", "ernie4_5_vl_moe"}};
   if (const auto whole = kWhole.find(family); whole != kWhole.end()) {
     nlohmann::json config = nlohmann::json::parse(ReadText(DataFolder() + "/" + whole->second + "/config.json"))["text_config"];
     config["model_type"] = family;
@@ -38,6 +40,12 @@ inline nlohmann::json ConfigOf(std::string_view family) {
   if (family == "kimi_k2") {
     nlohmann::json config = ConfigOf("deepseek_v3");
     config["model_type"] = family;
+    return config;
+  }
+  if (family == "ernie4_5_moe_vl") {
+    nlohmann::json config = ConfigOf("ernie4_5_vl_moe_text");
+    config.erase("mlp_layer_types");
+    config.update({{"model_type", family}, {"moe_layer_start_index", 1}, {"moe_layer_end_index", -1}});
     return config;
   }
   std::string folder(family);

@@ -31,12 +31,12 @@ Json TrinityMini() {
   Json config = Json::parse(R"({
     "architectures": ["AfmoeForCausalLM"], "attention_dropout": 0.0, "dtype": "bfloat16", "global_attn_every_n_layers": 4,
     "auto_map": {"AutoConfig": "configuration_afmoe.AfmoeConfig"}, "head_dim": 128, "hidden_act": "silu", "hidden_size": 2048,
-    "initializer_range": 0.02, "intermediate_size": 6144, "load_balance_coeff": 0.0005, "max_position_embeddings": 131072,
+    "initializer_range": 0.02, "intermediate_size": 6144, "load_balance_coeff": 0.001, "max_position_embeddings": 131072,
     "model_type": "afmoe", "moe_intermediate_size": 1024, "mup_enabled": true, "n_group": 1, "num_attention_heads": 32,
     "num_dense_layers": 2, "num_expert_groups": 1, "num_experts": 128, "num_experts_per_tok": 8, "num_hidden_layers": 32,
     "num_key_value_heads": 4, "num_limited_groups": 1, "num_shared_experts": 1, "rms_norm_eps": 1e-05, "rope_scaling": null,
     "rope_theta": 10000, "route_norm": true, "route_scale": 2.826, "score_func": "sigmoid", "sliding_window": 2048,
-    "tie_word_embeddings": false, "topk_group": 1, "transformers_version": "4.57.1", "use_cache": true, "use_grouped_mm": true,
+    "tie_word_embeddings": false, "topk_group": 1, "transformers_version": "4.57.3", "use_cache": true, "use_grouped_mm": true,
     "vocab_size": 200192})");
   config["layer_types"] = ThreeOfFourSlide(32);
   return config;
@@ -94,14 +94,13 @@ TEST(AfmoeConfigTest, WhatIsNotComputedIsRefusedByName) {
 Json Dots() {
   return Json::parse(R"({
     "architectures": ["Dots1ForCausalLM"], "attention_bias": false, "attention_dropout": 0.0, "bos_token_id": null,
-    "eos_token_id": 151643, "first_k_dense_replace": 1, "hidden_act": "silu", "hidden_size": 4096, "initializer_range": 0.02,
-    "intermediate_size": 10944, "max_position_embeddings": 32768, "max_window_layers": 62, "model_type": "dots1",
-    "moe_intermediate_size": 1408, "moe_layer_freq": 1, "n_group": 1, "n_routed_experts": 128, "n_shared_experts": 2,
-    "norm_topk_prob": true, "num_attention_heads": 32, "num_experts_per_tok": 6, "num_hidden_layers": 62,
-    "num_key_value_heads": 32, "pretraining_tp": 1, "rms_norm_eps": 1e-05, "rope_scaling": null, "rope_theta": 10000000,
-    "routed_scaling_factor": 2.5, "scoring_func": "noaux_tc", "sliding_window": null, "tie_word_embeddings": false,
-    "topk_group": 1, "torch_dtype": "bfloat16", "transformers_version": "4.46.3", "use_cache": true, "use_sliding_window": false,
-    "vocab_size": 152064})");
+    "eos_token_id": 151649, "first_k_dense_replace": 1, "hidden_act": "silu", "hidden_size": 4096, "initializer_range": 0.02,
+    "intermediate_size": 10944, "max_position_embeddings": 32768, "model_type": "dots1", "moe_intermediate_size": 1408,
+    "moe_layer_freq": 1, "n_routed_experts": 128, "n_shared_experts": 2, "norm_topk_prob": true, "num_attention_heads": 32,
+    "num_experts_per_tok": 6, "num_hidden_layers": 62, "num_key_value_heads": 32, "pretraining_tp": 1, "rms_norm_eps": 1e-05,
+    "rope_scaling": null, "rope_theta": 10000000, "routed_scaling_factor": 2.5, "scoring_func": "sigmoid",
+    "sliding_window": null, "tie_word_embeddings": false, "topk_method": "noaux_tc", "torch_dtype": "bfloat16",
+    "transformers_version": "4.46.3", "use_cache": true, "use_sliding_window": false, "vocab_size": 152064})");
 }
 
 TEST(Dots1ConfigTest, TheReleasedOneIsRead) {
@@ -113,6 +112,8 @@ TEST(Dots1ConfigTest, TheReleasedOneIsRead) {
   EXPECT_EQ(spec->router_scale, 2.5);
   EXPECT_TRUE(!spec->moe[0] && spec->moe[1]);
   Json config = Dots();
+  config.merge_patch({{"max_window_layers", 62}, {"n_group", 1}, {"topk_group", 1}, {"scoring_func", "noaux_tc"}});
+  EXPECT_EQ(SpecToJson(*Read(config)), SpecToJson(*spec)) << "as converters write it";
   config.erase("norm_topk_prob");
   EXPECT_FALSE(Read(config)->norm_topk_prob) << "as in transformers";
 }
@@ -135,14 +136,13 @@ TEST(Dots1ConfigTest, TheLastLayersMayHaveAWindow) {
 
 Json SolarOpen() {
   return Json::parse(R"({
-    "architectures": ["SolarOpenForCausalLM"], "attention_bias": false, "attention_dropout": 0.0, "bos_token_id": 1,
-    "eos_token_id": 2, "first_k_dense_replace": 0, "head_dim": 128, "hidden_act": "silu", "hidden_size": 4096,
-    "initializer_range": 0.02, "intermediate_size": 10240, "max_position_embeddings": 131072, "model_type": "solar_open",
-    "moe_intermediate_size": 1280, "n_group": 1, "n_routed_experts": 128, "n_shared_experts": 1, "norm_topk_prob": true,
-    "num_attention_heads": 64, "num_experts_per_tok": 8, "num_hidden_layers": 48, "num_key_value_heads": 8, "pad_token_id": 2,
-    "partial_rotary_factor": 1.0, "rms_norm_eps": 1e-05, "rope_theta": 1000000, "routed_scaling_factor": 1.0,
-    "rope_scaling": {"factor": 2.0, "original_max_position_embeddings": 65536, "type": "yarn"},
-    "tie_word_embeddings": false, "topk_group": 1, "torch_dtype": "bfloat16", "use_cache": true, "use_qk_norm": false,
+    "architectures": ["SolarOpenForCausalLM"], "bos_token_id": 1, "eos_token_id": 2, "first_k_dense_replace": 0,
+    "head_dim": 128, "hidden_size": 4096, "intermediate_size": 10240, "max_position_embeddings": 131072,
+    "model_type": "solar_open", "moe_intermediate_size": 1280, "n_routed_experts": 128, "n_shared_experts": 1,
+    "norm_topk_prob": true, "num_attention_heads": 64, "num_experts_per_tok": 8, "num_hidden_layers": 48,
+    "num_key_value_heads": 8, "pad_token_id": 2, "partial_rotary_factor": 1.0, "rms_norm_eps": 1e-05, "rope_theta": 1000000,
+    "routed_scaling_factor": 1.0, "rope_scaling": {"factor": 2.0, "original_max_position_embeddings": 65536, "type": "yarn"},
+    "tie_word_embeddings": false, "torch_dtype": "bfloat16", "transformers_version": "4.57.1", "use_cache": true,
     "vocab_size": 196608})");
 }
 
@@ -200,14 +200,14 @@ TEST(SarvamMoeConfigTest, TheReleasedOneIsRead) {
 Json KExaone() {
   Json config = Json::parse(R"({
     "architectures": ["ExaoneMoEForCausalLM"], "attention_dropout": 0.0, "bos_token_id": 1, "dtype": "bfloat16",
-    "eos_token_id": 53, "first_k_dense_replace": 1, "head_dim": 128, "hidden_act": "silu", "hidden_size": 6144,
+    "eos_token_id": 53, "first_last_k_dense_replace": 1, "head_dim": 128, "hidden_act": "silu", "hidden_size": 6144,
     "initializer_range": 0.02, "intermediate_size": 18432, "max_position_embeddings": 262144, "model_type": "exaone_moe",
     "moe_intermediate_size": 2048, "n_group": 1, "norm_topk_prob": true, "num_attention_heads": 64, "num_experts": 128,
-    "num_experts_per_tok": 8, "num_hidden_layers": 48, "num_key_value_heads": 8, "num_nextn_predict_layers": 1,
-    "num_shared_experts": 1, "pad_token_id": 0, "rms_norm_eps": 1e-05,
-    "rope_parameters": {"rope_theta": 1000000, "rope_type": "default"}, "routed_scaling_factor": 2.5, "scoring_func": "sigmoid",
+    "num_experts_per_tok": 8, "num_hidden_layers": 48, "num_key_value_heads": 8, "num_shared_experts": 1,
+    "pad_token_id": 0, "rms_norm_eps": 1e-05, "rope_scaling": null, "rope_theta": 1000000, "routed_scaling_factor": 2.5,
+    "scoring_func": "sigmoid",
     "sliding_window": 128, "sliding_window_pattern": "LLLG", "tie_word_embeddings": false, "tokenizer_class": "GPT2Tokenizer",
-    "topk_group": 1, "topk_method": "noaux_tc", "transformers_version": "5.0.0", "use_cache": true, "vocab_size": 153600})");
+    "topk_group": 1, "topk_method": "noaux_tc", "transformers_version": "5.0.0.dev0", "use_cache": true, "vocab_size": 153600})");
   config["layer_types"] = ThreeOfFourSlide(48);
   std::vector<bool> moe(48, true);
   moe[0] = false;

@@ -33,7 +33,9 @@ OwnKeys OwnKeysOf(const std::string& family) {
   const std::map<std::string, OwnKeys> keys = {
       {"glm4_moe",
        {{"partial_rotary_factor", "rope_parameters.partial_rotary_factor"}, "num_experts_per_tok", "n_routed_experts"}},
-      {"ernie4_5_moe", {{}, "moe_k", "moe_num_experts"}},
+      {"ernie4_5_moe", {{"auto_map"}, "moe_k", "moe_num_experts"}},
+      {"ernie4_5_moe_vl", {{"auto_map"}, "moe_k", "moe_num_experts"}},
+      {"ernie4_5_vl_moe_text", {{"auto_map"}, "moe_k", "moe_num_experts"}},
       {"minimax_m2", {{"partial_rotary_factor", "rope_parameters.partial_rotary_factor", "auto_map"}}},
       {"hunyuan_v1_moe", {{"auto_map"}, "moe_topk", "num_experts"}},
       {"deepseek", {{"auto_map"}, "num_experts_per_tok", "n_routed_experts"}},
@@ -46,7 +48,7 @@ OwnKeys OwnKeysOf(const std::string& family) {
       {"qwen3_next", {{"partial_rotary_factor", "rope_parameters.partial_rotary_factor"}}},
       {"qwen3_5_moe_text",
        {{"partial_rotary_factor", "rope_parameters.partial_rotary_factor"}, "num_experts_per_tok", "", "moe_intermediate_size"}},
-      {"mellum", {.rotations = true}},
+      {"mellum", {.computed = {"use_sliding_window"}, .rotations = true}},
       {"lfm2_moe", {.norm_eps = "norm_eps"}},
       {"granitemoehybrid", {{"logits_scaling", "residual_multiplier"}}},
       {"nemotron_h",
@@ -398,6 +400,9 @@ TEST(FamilyTest, LayersWithoutExpertsFollowTheirTypes) {
   config.erase("mlp_layer_types");
   config["num_nextn_predict_layers"] = 1;
   EXPECT_TRUE(Read(config).ok()) << "they predict further tokens";
+  const std::string expected = SpecToJson(*Read(config));
+  config["use_sliding_window"] = true;  // as released; layer_types say which do
+  EXPECT_EQ(SpecToJson(*Read(config)), expected);
 }
 
 TEST(FamilyTest, WindowsFollowLayerTypes) {
@@ -424,7 +429,39 @@ TEST(FamilyTest, ErnieTiesItsEmbeddingsUnlessTheFileSaysOtherwise) {
   config.erase("tie_word_embeddings");
   EXPECT_TRUE(Read(config)->tied_embeddings);
   config["tie_word_embeddings"] = false;
+  config.update({{"auto_map", {{"AutoConfig", "configuration_ernie4_5_moe.Ernie4_5_MoeConfig"}}}, {"is_quantized", false}});
   EXPECT_FALSE(Read(config)->tied_embeddings);
+}
+
+// A13B's says much of models that see, of latent attention and of groups of experts, none of which it has.
+TEST(FamilyTest, HunyuanIsReadAsReleased) {
+  Json config = ConfigOf("hunyuan_v1_moe");
+  const auto plain = Read(config);
+  ASSERT_TRUE(plain.ok()) << plain.status();
+  config.update({{"anyres_pooling_size", 2},
+                 {"anyres_vit_max_image_size", nullptr},
+                 {"vit_mapping_type", "resampler"},
+                 {"vit_type", nullptr},
+                 {"num_media_embeds", 257},
+                 {"xdrope_section", nullptr},
+                 {"use_mla", false},
+                 {"q_lora_rank", nullptr},
+                 {"group_limited_greedy", false},
+                 {"n_group", false},
+                 {"routed_scaling_factor", false},
+                 {"use_rotary_pos_emb", true}});
+  ASSERT_TRUE(Read(config).ok()) << Read(config).status();
+  EXPECT_EQ(SpecToJson(*Read(config)), SpecToJson(*plain));
+  config["model_type"] = "hunyuan";
+  config["architectures"] = {"HunYuanMoEV1ForCausalLM"};
+  EXPECT_EQ(SpecToJson(*Read(config)), SpecToJson(*plain)) << "as the quantised releases say it";
+  config["architectures"] = {"HunYuanForCausalLM"};
+  ExpectRefusal(Read(config).status(), "architectures", "HunYuanMoEV1ForCausalLM");
+  config.erase("architectures");
+  ExpectRefusal(Read(config).status(), "architectures", "");
+  config = ConfigOf("hunyuan_v1_moe");
+  config["routed_scaling_factor"] = 2.5;
+  ExpectRefusal(Read(config).status(), "routed_scaling_factor", "2.5");
 }
 
 // Python writes a word that JSON does not have.

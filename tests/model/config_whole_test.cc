@@ -21,6 +21,53 @@ void ExpectRefusal(const Json& config, std::string_view named) {
   EXPECT_NE(status.message().find(ToAbsl(named)), absl::string_view::npos) << status << "\nshould name " << named;
 }
 
+// ERNIE-4.5-VL-28B-A3B-Base-PT.
+Json ErnieVl() {
+  return Json::parse(R"({"architectures": ["Ernie4_5_VLMoeForConditionalGeneration"], "auto_map": {"AutoConfig":
+    "configuration_ernie4_5_vl.Ernie4_5_VLMoEConfig"}, "bos_token_id": 1, "eos_token_id": 2, "hidden_act": "silu",
+    "hidden_size": 2560, "im_patch_id": 100295, "image_end_token_id": 101305, "image_start_token_id": 101304,
+    "intermediate_size": 12288, "max_position_embeddings": 131072, "model_type": "ernie4_5_moe_vl", "moe_capacity": [128, 128,
+    128], "moe_gate": "topk", "moe_intermediate_size": [1536, 512], "moe_k": 6, "moe_layer_end_index": [29, 28],
+    "moe_layer_interval": 1, "moe_layer_start_index": [1, 1], "moe_multimodal_dispatch_use_allgather":
+    "v2-alltoall-unpad-text", "moe_num_experts": [64, 64], "moe_num_shared_experts": 2, "moe_use_aux_free": true,
+    "num_attention_heads": 20, "num_hidden_layers": 28, "num_key_value_heads": 4, "pad_token_id": 0, "pixel_hidden_size": 1280,
+    "rms_norm_eps": 1e-05, "rope_3d": true, "rope_scaling": {"mrope_section": [22, 22, 20], "type": "default"},
+    "rope_theta": 500000, "spatial_conv_size": 2, "temporal_conv_size": 2, "tie_word_embeddings": true, "torch_dtype":
+    "bfloat16", "use_bias": false, "use_cache": true, "use_rmsnorm": true, "video_end_token_id": 101307,
+    "video_start_token_id": 101306, "vision_config": {"depth": 32, "hidden_size": 1280}, "vocab_size": 103424})");
+}
+
+TEST(WholeConfigTest, ErnieVlIsRead) {
+  Json config = ErnieVl();
+  const auto spec = Read(config);
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->experts, 64);
+  EXPECT_EQ(spec->expert_ffn, 1536);
+  EXPECT_EQ(spec->shared_ffn, 2 * 1536);
+  EXPECT_EQ(spec->dense_ffn, 12288);
+  EXPECT_TRUE(!spec->moe[0] && spec->moe[1] && spec->moe[27]);
+  EXPECT_TRUE(spec->router_correction && spec->norm_topk_prob && spec->rope_interleaved && spec->tied_embeddings);
+  config["moe_layer_start_index"] = {1, 2};
+  ExpectRefusal(config, "moe_layer_start_index");
+  for (const auto& [key, value] : {std::pair<std::string, Json>{"moe_num_experts", {64, 32}},
+                                   {"moe_intermediate_size", {1, 2, 3}},
+                                   {"rope_3d", false},
+                                   {"use_bias", true},
+                                   {"moe_gate", "top2"}}) {
+    config = ErnieVl();
+    config[key] = value;
+    ExpectRefusal(config, key);
+  }
+  config = ErnieVl();
+  config["rope_scaling"] = {{"type", "yarn"}, {"factor", 2.0}, {"original_max_position_embeddings", 65536}};
+  ExpectRefusal(config, "yarn");
+  // The 424B one has one number for both kinds, and no shared experts.
+  config = ErnieVl();
+  config.erase("moe_num_shared_experts");
+  config.update({{"moe_layer_start_index", 3}, {"moe_layer_end_index", 27}});
+  EXPECT_TRUE(Read(config)->shared_ffn == 0 && !Read(config)->moe[2] && Read(config)->moe[3]);
+}
+
 // Qwen3-VL-30B-A3B-Instruct.
 Json Qwen3Vl() {
   return Json::parse(R"({"architectures": ["Qwen3VLMoeForConditionalGeneration"], "image_token_id": 151655,
@@ -65,9 +112,18 @@ TEST(WholeConfigTest, Qwen3VlIsRead) {
 // Qwen3-Omni-30B-A3B-Instruct, what thinks.
 TEST(WholeConfigTest, TheThinkerOfQwen3OmniIsRead) {
   Json text = Qwen3Vl()["text_config"];
-  text.update({{"model_type", "qwen3_omni_moe_text"}, {"rope_theta", 1000000}, {"max_position_embeddings", 65536}});
-  text.update({{"shared_expert_intermediate_size", 0}, {"sliding_window", nullptr}, {"use_qk_norm", true}});
-  text.update({{"use_sliding_window", false}, {"vocab_size", 152064}});
+  text.update(Json::parse(R"({"_name_or_path": "", "add_cross_attention": false, "architectures": null, "bad_words_ids": null,
+    "begin_suppress_tokens": null, "bos_token_id": null, "chunk_size_feed_forward": 0, "cross_attention_hidden_size": null,
+    "decoder_start_token_id": null, "diversity_penalty": 0.0, "do_sample": false, "dtype": null, "early_stopping": false,
+    "encoder_no_repeat_ngram_size": 0, "eos_token_id": null, "exponential_decay_length_penalty": null, "finetuning_task": null,
+    "forced_bos_token_id": null, "forced_eos_token_id": null, "intermediate_size": 768, "length_penalty": 1.0, "max_length": 20,
+    "max_position_embeddings": 65536, "min_length": 0, "model_type": "qwen3_omni_moe_text", "no_repeat_ngram_size": 0,
+    "num_beam_groups": 1, "num_beams": 1, "num_return_sequences": 1, "output_router_logits": false, "output_scores": false,
+    "pad_token_id": null, "pruned_heads": {}, "remove_invalid_values": false, "repetition_penalty": 1.0, "return_dict": true,
+    "return_dict_in_generate": false, "rope_theta": 1000000, "router_aux_loss_coef": 0.001, "sep_token_id": null,
+    "shared_expert_intermediate_size": 0, "sliding_window": null, "suppress_tokens": null, "temperature": 1.0,
+    "tie_encoder_decoder": false, "tie_word_embeddings": false, "top_k": 50, "top_p": 1.0, "torchscript": false,
+    "typical_p": 1.0, "use_bfloat16": false, "use_qk_norm": true, "use_sliding_window": false, "vocab_size": 152064})"));
   text["rope_scaling"].update({{"interleaved", true}, {"type", "default"}});
   Json config = {{"architectures", {"Qwen3OmniMoeForConditionalGeneration"}},
                  {"assistant_token_id", 77091},
@@ -115,7 +171,7 @@ Json Glm4v() {
     "text_config": {"pad_token_id": 151329, "vocab_size": 151552, "eos_token_id": [151329, 151336, 151338],
     "image_end_token_id": 151340, "image_start_token_id": 151339, "image_token_id": 151363, "head_dim": 128,
     "attention_bias": true, "attention_dropout": 0.0, "first_k_dense_replace": 1, "hidden_act": "silu", "hidden_size": 4096,
-    "initializer_range": 0.02, "intermediate_size": 10944, "max_position_embeddings": 131072, "model_type": "glm4v_moe_text",
+    "initializer_range": 0.02, "intermediate_size": 10944, "max_position_embeddings": 65536, "model_type": "glm4v_moe_text",
     "moe_intermediate_size": 1408, "n_group": 1, "n_routed_experts": 128, "n_shared_experts": 1, "norm_topk_prob": true,
     "num_attention_heads": 96, "num_experts_per_tok": 8, "num_hidden_layers": 46, "num_key_value_heads": 8,
     "partial_rotary_factor": 0.5, "rms_norm_eps": 1e-05, "dtype": "bfloat16", "rope_scaling": {"rope_type": "default",

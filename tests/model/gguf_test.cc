@@ -92,6 +92,7 @@ std::string AsInGguf(const std::string& spec_json) {
   if (spec.family == "glm4_moe_lite") spec.family = "deepseek_v3";
   if (spec.family == "solar_open") spec.family = "glm4_moe";
   if (spec.family == "glm4v_moe_text") spec.family = "glm4_moe";
+  if (spec.family == "sarvam_moe") spec.family = "bailing_moe_v2";
   if (spec.family == "qwen3_5_moe_text") spec.delta_net->key_heads_in_turn = true;
   for (double* number :
        {&spec.rope_theta, &spec.attention_scale, &spec.embedding_scale, &spec.residual_scale, &spec.router_scale}) {

@@ -88,6 +88,9 @@ TEST(PlanTest, LayersThatPredictFurtherTokensAreLeftOut) {
 
 TEST(PlanTest, WhatSeesPicturesIsLeftOut) {
   for (const auto& [family, name] : {std::pair("qwen3_5_moe_text", "model.visual.patch_embed.proj.weight"),
+                                     std::pair("ernie4_5_moe_vl", "vision_model.blocks.0.norm1.weight"),
+                                     std::pair("ernie4_5_moe_vl", "model.resampler_model.after_norm.weight"),
+                                     std::pair("ernie4_5_moe_vl", "model.layers.1.mlp.experts.9.up_proj.weight"),
                                      std::pair("gemma4_text", "model.vision_tower.patch_embedder.input_proj.weight"),
                                      std::pair("gemma4_text", "model.embed_vision.embedding_projection.weight")}) {
     TinyCheckpoint tiny = MakeTinyCheckpoint(family);
@@ -242,6 +245,7 @@ TEST(PlanTest, TextPartsOfWholeCheckpointsHaveNamesOfTheirOwn) {
       {"qwen3_omni_moe_text", "qwen3_omni_moe", "thinker.model.", "thinker.lm_head.", "talker.model.norm.weight"},
       {"kimi_k2", "kimi_k25", "language_model.model.", "language_model.lm_head.", "mm_projector.proj.0.weight"},
       {"kimi_k2", "kimi_k25", "model.language_model.", "lm_head.", "model.vision_tower.norm.weight"},
+      {"cohere2_moe", "cohere2_vision", "model.language_model.", "", "model.vision_tower.norm.weight"},
   };
   for (const auto& [text_type, whole_type, prefix, head, other] : cases) {
     const TinyCheckpoint text = MakeTinyCheckpoint(text_type);
@@ -254,7 +258,8 @@ TEST(PlanTest, TextPartsOfWholeCheckpointsHaveNamesOfTheirOwn) {
       whole.tensors[of_head ? head + name.substr(8) : prefix + name.substr(6)] = tensor;
     }
     whole.tensors[other] = text.tensors.at("model.norm.weight");
-    json part = {{"text_config", text.config}, {"vision_config", {{"depth", 3}}}, {"tie_word_embeddings", false}};
+    json part = {{"text_config", text.config}, {"vision_config", {{"depth", 3}}}};
+    part["tie_word_embeddings"] = text.config.at("tie_word_embeddings");
     if (whole_type == "qwen3_omni_moe") part = {{"thinker_config", part}, {"talker_config", {{"depth", 3}}}};
     part["model_type"] = whole_type;
     whole.config = part;

@@ -68,6 +68,12 @@ json CompressedConfig(const std::string& format, int bits, const std::string& st
              {{"input_activations", nullptr}, {"output_activations", nullptr}, {"targets", {"Linear"}}, {"weights", weights}}}}}};
 }
 
+// A rotation of weights, as Laguna-XS.2-FP8 has it.
+json Transforms(const std::string& location) {
+  const json apply = {{"ignore", json::array()}, {"inverse", false}, {"location", location}, {"targets", {"re:.*o_proj$"}}};
+  return {{"config_groups", {{"R1", {{"apply", {apply}}, {"requires_grad", false}, {"type", "hadamard"}}}}}};
+}
+
 // Those of one matrix.
 Tensors GoldenTensors(const std::string& matrix) {
   auto read =
@@ -208,9 +214,14 @@ TEST(QuantizationTest, Fp8OfCompressedTensorsHasScalesOfRows) {
       expected.push_back(static_cast<float>(number) * scale);
     }
   }
+  for (const char* const name : {"a.self_attn.k_scale", "a.self_attn.v_scale"}) made[name] = {"F32", {1}, "1234"};
   Tensors tensors = TensorsOf(made);
-  const absl::Status joined = Join(CompressedConfig("float-quantized", 8, "channel", nullptr), tensors);
+  json config = CompressedConfig("float-quantized", 8, "channel", nullptr);
+  config["kv_cache_scheme"] = {{"num_bits", 8}, {"strategy", "tensor"}, {"type", "float"}};
+  config["transform_config"] = Transforms("weight_output");
+  const absl::Status joined = Join(config, tensors);
   ASSERT_TRUE(joined.ok()) << joined;
+  EXPECT_EQ(tensors.size(), 1u);
   EXPECT_EQ(Encoded(tensors.at("m.weight"), {{FormatId::kFp8}, true}), expected);
 }
 
@@ -220,6 +231,9 @@ TEST(QuantizationTest, ATextPartMaySayHowItIsQuantised) {
   const absl::StatusOr<Quantization> taken = TakeQuantization(config);
   ASSERT_TRUE(taken.ok()) << taken.status();
   EXPECT_EQ(taken->method, Quantization::Method::kAwq);
+  EXPECT_EQ(config, R"({"text_config":{}})");
+  config = json{{"quantization_config", AwqConfig(128)}, {"text_config", {{"quantization_config", AwqConfig(128)}}}}.dump();
+  ASSERT_TRUE(TakeQuantization(config).ok()) << "as transformers saves it";
   EXPECT_EQ(config, R"({"text_config":{}})");
 }
 
@@ -267,7 +281,11 @@ TEST(QuantizationTest, TensorsThatDoNotFitAreNamed) {
        {"\"gptq128.weight\"", "quantised and not quantised"}},
       {"fp8", Fp8Config({128, 128}), [](Tensors&) {}, {"\"fp8.weight_scale_inv\"", "(2, 2)", "expected (1, 2)"}},
       {"fp8", Fp8Config({8, 64}), [](Tensors&) {}, {"\"fp8.weight\"", "blocks of 64", "multiples of 128"}},
-      {"fp8", Fp8Config(nullptr), [](Tensors&) {}, {"\"fp8.weight\"", "\"fp8.weight_scale\" is missing"}},
+      {"fp8", Fp8Config(nullptr), [](Tensors&) {}, {"\"fp8.weight_scale_inv\"", "(2, 2)", "expected (1, 1)"}},
+      {"fp8",
+       Fp8Config(nullptr),
+       [](Tensors& t) { t.erase("fp8.weight_scale_inv"); },
+       {"\"fp8.weight\"", "\"fp8.weight_scale\" is missing"}},
       {"awq128", AwqConfig(-1), [](Tensors& t) { t.at("awq128.qweight").shape[0] = 0; }, {"\"awq128.qweight\"", "1 or more"}},
       {"fp8", Fp8Config(nullptr), [](Tensors& t) { t.at("fp8.weight").shape[0] = 0; }, {"\"fp8.weight\"", "1 or more"}},
   };
@@ -285,6 +303,7 @@ TEST(QuantizationTest, OtherMethodsAndVariantsAreRefusedByName) {
     config[key] = std::move(value);
     return config;
   };
+  const json compressed = CompressedConfig("float-quantized", 8, "channel", nullptr);
   const struct {
     json config;
     std::vector<std::string> message;
@@ -303,6 +322,8 @@ TEST(QuantizationTest, OtherMethodsAndVariantsAreRefusedByName) {
        {"format", "marlin-24", "float-quantized"}},
       {CompressedConfig("pack-quantized", 8, "group", 32), {"num_bits", "8", "4"}},
       {CompressedConfig("float-quantized", 8, "token", nullptr), {"strategy", "token", "channel"}},
+      {with(compressed, "transform_config", Transforms("input")), {"transform_config", "location", "input", "weight_output"}},
+      {with(compressed, "transform_config", 3), {"transform_config", "3"}},
   };
   for (const auto& [quantization, message] : cases) {
     std::string config = json{{"quantization_config", quantization}}.dump();
@@ -409,14 +430,16 @@ TEST(QuantizationTest, BiasesOfZerosAreNone) {
   EXPECT_THAT(RunPack({folder / "other", folder / "other.store"}).err, AllOf(HasSubstr("unknown tensor"), HasSubstr(bias)));
 }
 
+std::vector<float> FloatsOf(const TestTensor& tensor) {
+  std::vector<float> numbers(tensor.bytes.size() / sizeof(float));
+  std::memcpy(numbers.data(), tensor.bytes.data(), tensor.bytes.size());
+  return numbers;
+}
+
 // A matrix of the checkpoint as FP8 in blocks that begin anywhere in a head, and what it means.
 std::pair<TestTensor, TestTensor> RandomFp8(const TestTensor& scales, uint64_t block_rows, uint64_t rows, uint64_t cols,
                                             std::mt19937& random) {
-  const std::vector<float> scale = [&] {
-    std::vector<float> numbers(scales.bytes.size() / sizeof(float));
-    std::memcpy(numbers.data(), scales.bytes.data(), scales.bytes.size());
-    return numbers;
-  }();
+  const std::vector<float> scale = FloatsOf(scales);
   TestTensor codes{"F8_E4M3", {rows, cols}, RandomBytes(rows * cols, random)}, numbers{"F32", {rows, cols}, ""};
   for (uint64_t i = 0; i < rows * cols; ++i) {
     if ((codes.bytes[i] & 0x7f) == 0x7f) codes.bytes[i] = 1;
@@ -466,6 +489,58 @@ TEST(QuantizationTest, KeysAndValuesOfALatentAreDividedWhereTheyAreFp8) {
   const auto store = StoreReader::Open(folder / "kept.store").value();
   EXPECT_EQ(PrecisionName(store->description().precisions[0]), "fp8");
   EXPECT_EQ(store->FindTensor("layers.1.k_b").value()->format, FormatId::kF32);
+}
+
+// Mistral Small 4 is released so: the experts of a layer are one tensor, with a scale for each.
+TEST(QuantizationTest, ExpertsInOneTensorHaveAScaleEach) {
+  constexpr uint64_t kExperts = 3, kRows = 4, kCols = 128;
+  json config = Fp8Config(nullptr);
+  config.update({{"activation_scheme", "static"}, {"dequantize", false}});
+  const TestTensor one = RandomTensor("F32", {}, 1), each = RandomTensor("F32", {kExperts, 1, 1}, 2);
+  std::mt19937 random(3);
+  const auto [matrix, matrix_numbers] = RandomFp8(one, kRows, kRows, kCols, random);
+  auto [experts, experts_numbers] = RandomFp8(each, kRows, kExperts * kRows, kCols, random);
+  experts.shape = {kExperts, kRows, kCols};
+  Tensors tensors = TensorsOf({{"m.weight", matrix},
+                               {"m.weight_scale_inv", one},
+                               {"m.activation_scale", one},
+                               {"x.experts.down_proj", experts},
+                               {"x.experts.down_proj_scale_inv", each},
+                               {"x.experts.down_proj_activation_scale", each}});
+  const absl::Status joined = Join(config, tensors);
+  ASSERT_TRUE(joined.ok()) << joined;
+  EXPECT_EQ(tensors.size(), 2u) << "activations keep no scales";
+  EXPECT_EQ(Encoded(tensors.at("m.weight"), {{FormatId::kFp8}, true}), FloatsOf(matrix_numbers));
+  // The second expert as it lies, and transposed as other families have it.
+  const TensorPart parts[] = {{.name = "rows",
+                               .whole = "x.experts.down_proj",
+                               .whole_shape = {kExperts, kRows, kCols},
+                               .rows = kRows,
+                               .cols = kCols,
+                               .offset = kRows * kCols,
+                               .row_stride = kCols},
+                              {.name = "columns",
+                               .whole = "x.experts.down_proj",
+                               .whole_shape = {kExperts, kRows, kCols},
+                               .rows = kCols,
+                               .cols = kRows,
+                               .offset = kRows * kCols,
+                               .row_stride = 1,
+                               .col_stride = kCols}};
+  const absl::Status divided = DivideTensors(parts, tensors);
+  ASSERT_TRUE(divided.ok()) << divided;
+  const std::vector<float> all = FloatsOf(experts_numbers);
+  const std::vector<float> second(all.begin() + kRows * kCols, all.begin() + 2 * kRows * kCols);
+  EXPECT_EQ(Encoded(tensors.at("rows"), {{FormatId::kFp8}, true}), second);
+  const std::vector<float> columns = Encoded(tensors.at("columns"), {{FormatId::kF32}});
+  for (uint64_t row = 0; row < kRows; ++row) {
+    for (uint64_t col = 0; col < kCols; ++col)
+      ASSERT_EQ(columns[col * kRows + row], second[row * kCols + col]) << row << " " << col;
+  }
+
+  Tensors wrong = TensorsOf({{"x.experts.down_proj", experts}, {"x.experts.down_proj_scale_inv", one}});
+  EXPECT_THAT(std::string(Join(config, wrong).message()),
+              AllOf(HasSubstr("\"x.experts.down_proj_scale_inv\""), HasSubstr("expected (3, 1, 1)")));
 }
 
 }  // namespace quantization_test

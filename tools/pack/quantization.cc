@@ -82,7 +82,7 @@ Quantization ReadGptq(ConfigReader& config) {
 Quantization ReadFp8(ConfigReader& config) {
   config.Only("fmt", {"e4m3", "float8_e4m3fn"});
   config.Only("scale_fmt", {"float", "ue8m0"});
-  config.Known({"activation_scheme", "ignored_layers", "kv_cache_scheme", "modules_to_not_convert"});
+  config.Known({"activation_scheme", "dequantize", "ignored_layers", "kv_cache_scheme", "modules_to_not_convert"});
   const std::vector<int> block = config.IntsOr("weight_block_size", 1, kMostGroup);
   if (!block.empty() && block.size() != 2) {
     config.Fail(InvalidArgument("config.json: ", kKey, ": weight_block_size has ", block.size(), " numbers, expected 2"));
@@ -137,12 +137,32 @@ absl::StatusOr<Quantization> ReadCompressedGroup(ConfigReader& config) {
   return ReadCompressedWeights(std::move(weights), packed);
 }
 
+// compressed-tensors' rotations of weights are in the weights; those of activations would have to be done.
+absl::Status CheckTransforms(const json& transforms) {
+  const std::string key = StrCat("config.json: ", kKey, ": transform_config");
+  const json groups = transforms.is_object() ? transforms.value("config_groups", json::object()) : json();
+  if (!groups.is_object()) return InvalidArgument(key, " = ", ShownJson(transforms), ", expected an object with config_groups");
+  for (const auto& [name, group] : groups.items()) {
+    const json apply = group.is_object() ? group.value("apply", json()) : json();
+    if (!apply.is_array()) return InvalidArgument(key, ", config_groups: ", name, " has no list \"apply\"");
+    if (group.value("requires_grad", json(false)) != false) {
+      return InvalidArgument(key, ", config_groups: ", name, ": requires_grad = ", ShownJson(group["requires_grad"]),
+                             " is not supported; allowed: false");
+    }
+    for (const json& one : apply) {
+      const json location = one.is_object() ? one.value("location", json()) : json();
+      if (location == "weight_input" || location == "weight_output") continue;
+      return InvalidArgument(key, ", config_groups: ", name, ": location = ", ShownJson(location),
+                             " is not supported; allowed: \"weight_input\", \"weight_output\"");
+    }
+  }
+  return absl::OkStatus();
+}
+
 Quantization ReadCompressed(ConfigReader& config) {
   config.Only("quantization_status", {"compressed"});
-  config.Only("kv_cache_scheme", {});
   config.Only("sparsity_config", {json::object()});
-  config.Only("transform_config", {json::object()});
-  config.Known({"global_compression_ratio", "ignore", "version"});
+  config.Known({"global_compression_ratio", "ignore", "kv_cache_scheme", "transform_config", "version"});
   const absl::StatusOr<Quantization> read = ReadCompressedGroup(config);
   if (!read.ok()) config.Fail(read.status());
   return read.value_or(Quantization{});
@@ -282,8 +302,19 @@ absl::Status JoinPacked(const Quantization& quantization, const std::string& cod
   return Add(std::move(matrix), tensors);
 }
 
+// Where a matrix has one scale, it may have either name.
+std::string ScaleName(const Quantization& quantization, const std::string& name, const Tensors& tensors) {
+  std::string inverse = StrCat(name, "_scale_inv");
+  const bool inverted = quantization.block_rows == 0 && tensors.contains(inverse);
+  return inverted ? inverse : StrCat(name, quantization.scale);
+}
+
+// A matrix, or those of all experts of a layer one below the other.
 absl::Status JoinFp8(const Quantization& quantization, const std::string& name, Tensors& tensors) {
   SourceTensor codes = std::move(tensors.extract(name).mapped());
+  const bool experts = codes.shape.size() == 3 && codes.shape[0] > 0;
+  const uint64_t matrices = experts ? codes.shape[0] : 1;
+  if (experts) codes.shape.erase(codes.shape.begin());
   MOED_RETURN_IF_ERROR(CheckMatrix(codes));
   const uint64_t rows = codes.shape[0], cols = codes.shape[1];
   const bool blocks = quantization.block_rows > 0;
@@ -294,11 +325,18 @@ absl::Status JoinFp8(const Quantization& quantization, const std::string& name, 
     return InTensor(codes,
                     InvalidArgument("has blocks of ", block_cols, " of its ", cols, " columns, expected multiples of ", columns));
   }
-  MOED_ASSIGN_OR_RETURN(const SourceTensor scales, Take(StrCat(name, quantization.scale), codes, tensors));
+  if (experts && rows % block_rows != 0) {
+    return InTensor(codes, InvalidArgument("has blocks of ", block_rows, " of an expert's ", rows, " rows, expected a divisor"));
+  }
+  MOED_ASSIGN_OR_RETURN(const SourceTensor scales, Take(ScaleName(quantization, name, tensors), codes, tensors));
   if (!scales.type->is_numbers()) return InTensor(scales, InvalidArgument("is ", scales.type->name, ", expected numbers"));
-  const std::vector<uint64_t> shape = {(rows + block_rows - 1) / block_rows, (cols + block_cols - 1) / block_cols};
-  const bool one = !blocks && scales.bytes == scales.type->block_bytes;  // whatever its extents
-  if (!one) MOED_RETURN_IF_ERROR(Check(scales, scales.type->name, shape));
+  std::vector<uint64_t> shape = {(rows + block_rows - 1) / block_rows, (cols + block_cols - 1) / block_cols};
+  if (experts) {
+    shape.insert(shape.begin(), matrices);
+    codes.shape.insert(codes.shape.begin(), matrices);
+  }
+  const bool one_each = !blocks && scales.bytes == matrices * scales.type->block_bytes;  // whatever its extents
+  if (!one_each) MOED_RETURN_IF_ERROR(Check(scales, scales.type->name, shape));
   SourceTensor matrix{.name = name, .type = &kScaledE4m3, .shape = codes.shape, .file = codes.file};
   matrix.rows = ScaledE4m3Rows({.codes = PlaceOf(codes),
                                 .scales = PlaceOf(scales),
@@ -307,6 +345,23 @@ absl::Status JoinFp8(const Quantization& quantization, const std::string& name, 
                                 .block_rows = block_rows,
                                 .block_cols = block_cols});
   return Add(std::move(matrix), tensors);
+}
+
+absl::Status JoinAllFp8(const Quantization& quantization, Tensors& tensors) {
+  for (const std::string_view end : {".weight", ".experts.gate_up_proj", ".experts.down_proj"}) {
+    for (const std::string& name : NamesEndingWith(end, tensors)) {
+      if (tensors.at(name).type->name == "F8_E4M3") MOED_RETURN_IF_ERROR(JoinFp8(quantization, name, tensors));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Of what would be rounded while the model runs.
+void DropScalesOfActivations(Tensors& tensors) {
+  for (const std::string_view end :
+       {".input_scale", ".activation_scale", "_activation_scale", ".self_attn.k_scale", ".self_attn.v_scale"}) {
+    for (const std::string& name : NamesEndingWith(end, tensors)) tensors.erase(name);
+  }
 }
 
 }  // namespace
@@ -338,7 +393,12 @@ absl::StatusOr<Quantization> TakeQuantization(std::string& config_json) {
                                                                  own.dump(-1, ' ', false, json::error_handler_t::replace)));
   reader.Known({"quant_method"});
   const Quantization quantization = row->read(reader);
+  if (const auto at = own.find("transform_config"); at != own.end() && !at->is_null()) {
+    MOED_RETURN_IF_ERROR(CheckTransforms(*at));
+  }
   MOED_RETURN_IF_ERROR(reader.Finish());
+  // transformers writes that of a text part once more for the whole.
+  if (!in_text && text != config.end() && text->is_object() && text->value(kKey, json()) == own) text->erase(kKey);
   holder.erase(kKey);
   config_json = config.dump(-1, ' ', false, json::error_handler_t::replace);
   return quantization;
@@ -356,12 +416,8 @@ absl::Status JoinQuantized(const Quantization& quantization, Tensors& tensors) {
       MOED_RETURN_IF_ERROR(JoinPacked(quantization, name, tensors));
     }
   }
-  if (quantization.method == Method::kFp8) {
-    for (const std::string& name : NamesEndingWith(".weight", tensors)) {
-      if (tensors.at(name).type->name == "F8_E4M3") MOED_RETURN_IF_ERROR(JoinFp8(quantization, name, tensors));
-    }
-    for (const std::string& name : NamesEndingWith(".input_scale", tensors)) tensors.erase(name);  // of activations
-  }
+  if (quantization.method == Method::kFp8) MOED_RETURN_IF_ERROR(JoinAllFp8(quantization, tensors));
+  if (quantization.method == Method::kFp8 || quantization.method == Method::kPacked) DropScalesOfActivations(tensors);
   return absl::OkStatus();
 }
 

@@ -1,6 +1,8 @@
 #include "tools/pack/source_tensor.h"
 
 #include <cstring>
+#include <functional>
+#include <numeric>
 #include <utility>
 
 #include "core/base/status.h"
@@ -11,26 +13,29 @@ namespace {
 
 class DecodedMatrix final : public RandomAccessFile {
  public:
-  explicit DecodedMatrix(SourceTensor matrix) : matrix_(std::move(matrix)), row_bytes_(matrix_.shape[1] * sizeof(float)) {}
+  explicit DecodedMatrix(SourceTensor matrix)
+      : matrix_(std::move(matrix)), cols_(matrix_.shape.back()), row_bytes_(cols_ * sizeof(float)) {}
 
-  uint64_t size() const override { return matrix_.shape[0] * row_bytes_; }
+  uint64_t size() const override {
+    return std::accumulate(matrix_.shape.begin(), matrix_.shape.end(), uint64_t{sizeof(float)}, std::multiplies<>());
+  }
   const std::string& path() const override { return matrix_.file->path(); }
   absl::Status ReadAt(uint64_t offset, std::span<std::byte> out) const override {
     if (out.empty()) return absl::OkStatus();
     const uint64_t first = offset / row_bytes_, count = (offset + out.size() - 1) / row_bytes_ + 1 - first;
     std::vector<std::byte> raw;
     MOED_RETURN_IF_ERROR(ReadRows(matrix_, first, count, raw));
-    std::vector<float> numbers(count * matrix_.shape[1]);
+    std::vector<float> numbers(count * cols_);
     for (uint64_t row = 0; row < count; ++row) {
-      DecodeRow(*matrix_.type, raw.data() + row * matrix_.row_bytes(), static_cast<int>(matrix_.shape[1]),
-                numbers.data() + row * matrix_.shape[1]);
+      DecodeRow(*matrix_.type, raw.data() + row * matrix_.row_bytes(), static_cast<int>(cols_), numbers.data() + row * cols_);
     }
     std::memcpy(out.data(), std::as_bytes(std::span(numbers)).data() + (offset - first * row_bytes_), out.size());
     return absl::OkStatus();
   }
 
  private:
-  const SourceTensor matrix_;
+  const SourceTensor matrix_;  // or matrices one below the other
+  const uint64_t cols_;
   const uint64_t row_bytes_;  // decoded
 };
 

@@ -49,6 +49,13 @@ PREPARED: dict[str, dict[str, Any]] = {
     "nemotron_h": {"mamba_d_head": 7},
     "afmoe": {"route_norm": True, "score_func": "sigmoid"},
     "exaone_moe": {"scoring_func": "sigmoid"},
+    "sarvam_moe": {
+        "architectures": ["SarvamMoEForCausalLM"],
+        "model_type": "sarvam",  # transformers' class, which the converter reads of the other, names these keys otherwise
+        "num_experts": 7,
+        "num_shared_experts": 1,
+        "score_function": "sigmoid",
+    },
     "solar_open": {"first_k_dense_replace": 0, "partial_rotary_factor": 1.0},
     "phimoe": {"architectures": ["PhiMoEForCausalLM"], "original_max_position_embeddings": 160},
     "smallthinker": {"sliding_window_size": 4096},  # llama.cpp knows no other

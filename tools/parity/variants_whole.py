@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from transformers import Glm4vMoeConfig, PretrainedConfig, Qwen3VLMoeConfig
+from transformers import Ernie4_5_VLMoeConfig, Glm4vMoeConfig, PretrainedConfig, Qwen3VLMoeConfig
 
 
 def whole_variants(common: dict[str, Any]) -> dict[str, PretrainedConfig]:
@@ -83,5 +83,30 @@ def whole_variants(common: dict[str, Any]) -> dict[str, PretrainedConfig]:
             image_end_token_id=260,
             video_start_token_id=259,
             video_end_token_id=260,
+        ),
+        # A dense layer, experts of pictures behind those of texts and narrower, shared experts.
+        "ernie4_5_vl_moe": Ernie4_5_VLMoeConfig(
+            text_config=dict(
+                hidden_size=36,
+                num_hidden_layers=3,
+                num_attention_heads=3,
+                num_key_value_heads=1,
+                intermediate_size=22,
+                moe_intermediate_size=[10, 6],
+                moe_num_experts=6,
+                moe_k=2,
+                moe_num_shared_experts=2,
+                tie_word_embeddings=False,
+                rope_parameters=dict(rope_type="default", rope_theta=5e5, mrope_section=[2, 2, 2]),
+                **common,
+            ),
+            vision_config=sight,
+            image_start_token_id=257,
+            image_end_token_id=258,
+            image_token_id=259,
+            video_start_token_id=257,
+            video_end_token_id=258,
+            video_token_id=260,
+            tie_word_embeddings=False,
         ),
     }

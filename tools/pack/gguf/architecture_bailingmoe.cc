@@ -1,6 +1,6 @@
 // bailingmoe (Ling's first version): leading dense layers, shared experts without a gate, probabilities by softmax. bailingmoe2
 // (Ling 2.0, Ring 2.0): sigmoid scores with a correction among the best groups, norms of queries and keys, a part of each head
-// rotated; queries, keys and values are rows of one tensor.
+// rotated; queries, keys and values are rows of one tensor. Sarvam is the same with whole heads rotated.
 #include <string>
 #include <utility>
 
@@ -43,7 +43,7 @@ std::vector<TensorPart> Parts(const ModelSpec& spec) {
   return parts;
 }
 
-constexpr std::string_view kSecondToo[] = {"bailing_moe"};  // what most of its config.json say
+constexpr std::string_view kSecondToo[] = {"bailing_moe", "sarvam_moe"};  // what most of its config.json say, and Sarvam
 
 }  // namespace
 
