@@ -2,6 +2,7 @@
 
 #include "core/base/status.h"
 #include "core/chat/answer/call_syntax.h"
+#include "core/chat/answer/gemma_call.h"
 #include "core/chat/answer/harmony_parser.h"
 #include "core/chat/answer/json_call.h"
 #include "core/chat/answer/marked_parser.h"
@@ -255,6 +256,11 @@ constexpr CallMarker kLfmCalls[] = {{"<|tool_call_start|>", [](const ToolSchemas
                                      }}};
 constexpr MarkedSyntax kLfm = {kThink, kThinkEnd, kLfmCalls};
 
+constexpr std::string_view kGemmaMark = "<|tool_call>call:";
+constexpr std::string_view kGemmaThought = "<|channel>thought";
+constexpr CallMarker kGemmaCalls[] = {{"<|tool_call>", [](const ToolSchemas&) { return MakeGemmaReader(); }, GemmaCallSyntax}};
+constexpr MarkedSyntax kGemma4 = {kGemmaThought, "<channel|>", kGemmaCalls};
+
 constexpr MarkedSyntax kReasoningOnly = {kThink, kThinkEnd, {}};
 constexpr MarkedSyntax kNothing = {"", "", {}};
 
@@ -283,6 +289,8 @@ constexpr AnswerFormat kFormats[] = {
      Marked<kCommand>, Hold<kCommand>},
     {"solar", "Solar Open: a message for thinking, content or calls", HasAll<kSolarCall>, "<|think|>", Marked<kSolar>,
      Hold<kSolar>},
+    {"gemma4", "Gemma 4: calls with bare keys, a channel of thought", HasAll<kGemmaMark>, kGemmaThought, Marked<kGemma4>,
+     Hold<kGemma4>},
     {"lfm2", "LFM2: Python in <|tool_call_start|>", HasAny<kLfmTools, kLfmBareTools>, kThink, Marked<kLfm>, Hold<kLfm>},
     {"granite", "Granite 3: a list of JSON after <|tool_call|>", HasAll<kGraniteCall>, kThink, Marked<kGranite>, Hold<kGranite>},
     {"hunyuan", "Hunyuan-A13B: a list of JSON in <tool_calls>, <answer>", HasAll<kToolCallsList>, kThink, Marked<kHunyuan>,

@@ -42,6 +42,7 @@ grammar::Syntax JsonListSyntax(const Calls& calls, const JsonShape& shape, bool 
 grammar::Syntax BareJsonSyntax(const Calls& calls, bool brace_came);
 // INVALID_ARGUMENT, after the tool's field, for schemas that say more of arguments than each one's.
 absl::StatusOr<grammar::Syntax> PythonCallSyntax(const Calls& calls, bool bracket_came);
+absl::StatusOr<grammar::Syntax> GemmaCallSyntax(const Calls& calls);
 grammar::Syntax SectionCallSyntax(const Calls& calls, const SectionSyntax& section);
 grammar::Syntax MistralCallSyntax(const Calls& calls);
 // INVALID_ARGUMENT, after the tool's field, for schemas that cannot be told by values without quotes.

@@ -124,7 +124,7 @@ absl::StatusOr<Syntax> HoldMarked(const MarkedSyntax& syntax, const AnswerRules&
   if (syntax.reasoning_close.empty() || rules.prompt_end.ends_with(syntax.reasoning_close)) return body;
   const Syntax to_close = InOrder({grammar::UpTo(syntax.reasoning_close), Gap()});
   if (rules.reasoning_open) return InOrder({to_close, std::move(body)});
-  return InOrder({grammar::Optional(InOrder({Gap(), Marker(syntax.reasoning_open), to_close})), std::move(body)});
+  return InOrder({grammar::Optional(InOrder({Gap(), MarkerSyntax(syntax.reasoning_open), to_close})), std::move(body)});
 }
 
 }  // namespace moed::chat

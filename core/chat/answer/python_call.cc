@@ -5,8 +5,8 @@
 
 #include "core/base/status.h"
 #include "core/chat/answer/json_call.h"
+#include "core/chat/answer/literal_value.h"
 #include "core/chat/answer/markers.h"
-#include "core/chat/answer/python_value.h"
 
 namespace moed::chat {
 namespace {
@@ -36,7 +36,7 @@ class PythonReader final : public CallReader {
   At at_;
   std::string name_;  // of the tool or the argument
   bool has_arguments_ = false;
-  PythonValue value_;
+  LiteralValue value_;
 };
 
 CallState PythonReader::Put(char c, AnswerWriter& out) {
@@ -82,21 +82,21 @@ CallState PythonReader::Key(char c, AnswerWriter& out) {
   }
   if (c != '=' || name_.empty()) return CallState::kMalformed;
   out.Arguments(StrCat(std::exchange(has_arguments_, true) ? ", \"" : "\"", std::exchange(name_, {}), "\": "));
-  value_ = PythonValue();
+  value_ = LiteralValue();
   at_ = At::kValue;
   return CallState::kTaken;
 }
 
 CallState PythonReader::Value(char c, AnswerWriter& out) {
   std::string json;
-  const PythonValue::State state = value_.Put(c, json);
+  const LiteralValue::State state = value_.Put(c, json);
   out.Arguments(json);
   switch (state) {
-    case PythonValue::State::kMalformed:
+    case LiteralValue::State::kMalformed:
       return CallState::kMalformed;
-    case PythonValue::State::kMore:
+    case LiteralValue::State::kMore:
       return json.empty() ? CallState::kHeld : CallState::kTaken;
-    case PythonValue::State::kDone:
+    case LiteralValue::State::kDone:
       at_ = At::kAfterValue;
       return CallState::kTaken;
     default:  // kEndedBefore

@@ -52,6 +52,11 @@ TEST(Answer, ArgumentsComeAsTheyAreWritten) {
   parts.clear();
   python->Add("[get_weather(days=2, place='In the no", parts);
   EXPECT_EQ(Shown(parts), "call(get_weather, , {\"days\": 2, \"place\": \"In the no)");
+  const auto gemma = FormatNamed("gemma4").make({false, Tools()});
+  parts.clear();
+  gemma->Add("<|tool_call>call:get_weather{days:2,place:<|\"|>In the no<|", parts);
+  gemma->End(parts);
+  EXPECT_EQ(Shown(parts), "call(get_weather, , {\"days\": 2, \"place\": \"In the no<|)");
 }
 
 TEST(Answer, WhatIsHeldBackIsBounded) {
@@ -67,6 +72,7 @@ TEST(Answer, WhatIsHeldBackIsBounded) {
       {"deepseek", "<｜tool▁calls▁begin｜>" + spaces},
       {"lfm2", "<|tool_call_start|>[" + filler},
       {"llama4", "[" + filler},
+      {"gemma4", "<|tool_call>call:" + filler},
       {"hunyuan", "a</answer>" + spaces},
       {"harmony", "<|channel|>" + filler},
       {"harmony", spaces},
@@ -105,6 +111,7 @@ TEST(AnswerFormat, IsRecognisedFromWhatTemplatesSay) {
       {"<|header_start|> '\"parameters\": '", "llama4"},
       {"<|START_ACTION|>[", "command"},
       {"<|tool_calls|><|tool_call:begin|>", "solar"},
+      {"'<|tool_call>call:' + name", "gemma4"},
       {"List of tools: <|tool_list_start|>[", "lfm2"},
       {"\"List of tools: [\" <think>", "lfm2"},
       {"respond only with <|tool_call|> followed by a JSON list", "granite"},

@@ -40,7 +40,9 @@ std::string Content(std::string text) {
                                         "</response>",
                                         "<answer>",
                                         "</answer>",
-                                        "助手："}) {
+                                        "助手：",
+                                        "<|channel>thought",
+                                        "<channel|>"}) {
     text = Without(text, marker);
   }
   std::erase_if(text, [](char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; });
@@ -81,6 +83,7 @@ bool BeginsCall(std::string_view rest) {
                                         "<|python_end|>",
                                         "<|tool_call_start|>",
                                         "<|START_ACTION|>",
+                                        "<|tool_call>",
                                         "<|tool_calls|>",
                                         "<|begin|>assistant<|tool_calls|>",
                                         "<|tool_call|>",

@@ -74,6 +74,11 @@ const std::vector<Golden>& Goldens() {
        "</｜DSML｜tool_calls>",
        "reasoning(why) call(get_weather, , {\"place\": \"12\", \"x\": [1]})", true},
 
+      {"deepseek-dsml",
+       "<｜DSML｜tool_calls>\n<｜DSML｜invoke name=\"clock\">\n<｜DSML｜parameter name=\"x\" string=\"false\">"
+       "[\"</｜DSML｜parameter>\"]</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜tool_calls>",
+       "call(clock, , {\"x\": [\"</｜DSML｜parameter>\"]})"},
+
       {"deepseek",
        "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>get_weather<｜tool▁sep｜>{\"place\": "
        "\"Köln\"}<｜tool▁call▁end｜><｜tool▁call▁begin｜>"
@@ -169,6 +174,16 @@ const std::vector<Golden>& Goldens() {
        "call(clock, f, {})"},
       {"solar", "<|content|>It is 4.<|end|>", "text(It is 4.)"},
 
+      {"gemma4",
+       "<|channel>thought\nwhy\n<channel|>I "
+       "look.<|tool_call>call:get_weather{days:2,list:[1,<|\"|><b>\"<|\"|>],ok:true,place:<|\"|>A, "
+       "\\n}<|\"|>,where:{lat:50.9,lon:null}}<tool_call|><|tool_call>call:clock{}<tool_call|>",
+       "reasoning(why) text(I look.) call(get_weather, , {\"days\": 2, \"list\": [1, \"<b>\\\"\"], \"ok\": true, \"place\": \"A, "
+       "\\\\n}\", \"where\": {\"lat\": 50.9, \"lon\": null}}) call(clock, , {})"},
+      {"gemma4", "why<channel|><|tool_call>call:clock{\"a\":\"b\", <|\"|>c<|\"|>: None}<tool_call|>",
+       "reasoning(why) call(clock, , {\"a\": \"b\", \"c\": null})", true},
+      {"gemma4", "<|tool_call>call:clock{a:1,b:oops}<tool_call|>", "call(clock, , {\"a\": 1, \"b\": ) text(oops}<tool_call|>)"},
+
       {"granite",
        "<|tool_call|>[{\"name\": \"get_weather\", \"arguments\": {\"place\": \"A\"}}, {\"name\": \"clock\", \"arguments\": {}}]",
        "call(get_weather, , {\"place\": \"A\"}) call(clock, , {})"},
@@ -215,6 +230,7 @@ const std::vector<Golden>& Goldens() {
       {"llama", "{\"name\": \"get_weather\", \"param", ""},
       {"llama", "{\"name\": \"Ann\", \"age\": 4", "text({\"name\": \"Ann\", \"age\": 4)"},
       {"hy", "<tool_calls>\n<tool_call>get_weather<tool_s", ""},
+      {"gemma4", "I look.<|tool_call>call:get_wea", "text(I look.)"},
       {"hunyuan", "I look.</answer><tool_calls>[{\"na", "text(I look.)"},
       {"hunyuan", "I look.</answer>x", "text(I look.</answer>x)"},
       {"solar", "<|think|>why<|end|><|begin|>assistant<|tool_calls|><|tool_call:begin|>ab", "reasoning(why)"},

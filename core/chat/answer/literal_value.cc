@@ -1,9 +1,9 @@
-#include "core/chat/answer/python_value.h"
+#include "core/chat/answer/literal_value.h"
 
 #include <utility>
 
 #include "core/base/status.h"
-#include "core/chat/answer/markers.h"
+#include "core/chat/answer/call_reader.h"
 #include "core/chat/answer/tool_schemas.h"
 
 namespace moed::chat {
@@ -14,7 +14,7 @@ constexpr std::pair<std::string_view, std::string_view> kWords[] = {{"True", "tr
 
 }  // namespace
 
-PythonValue::State PythonValue::Put(char c, std::string& json) {
+LiteralValue::State LiteralValue::Put(char c, std::string& json) {
   switch (expect_) {
     case Expect::kString:
       return InString(c, json);
@@ -22,6 +22,12 @@ PythonValue::State PythonValue::Put(char c, std::string& json) {
       return Escape(c, json);
     case Expect::kHex:
       return Hex(c, json);
+    case Expect::kQuote:
+      return Quote(c, json);
+    case Expect::kQuoted:
+      return Quoted(c, json);
+    case Expect::kBareKey:
+      return BareKey(c, json);
     case Expect::kNumber:
       return InNumber(c, json);
     case Expect::kWord:
@@ -38,8 +44,7 @@ PythonValue::State PythonValue::Put(char c, std::string& json) {
       return Begin(c, json);
     case Expect::kKey:
     case Expect::kKeyOrEnd:
-      is_key_ = true;
-      return c == '"' || c == '\'' ? BeginString(c, json) : State::kMalformed;
+      return Key(c, json);
     case Expect::kColon:
       before_item_ = ": ";
       return c == ':' ? To(Expect::kValue) : State::kMalformed;
@@ -50,9 +55,9 @@ PythonValue::State PythonValue::Put(char c, std::string& json) {
   }
 }
 
-PythonValue::State PythonValue::Begin(char c, std::string& json) {
+LiteralValue::State LiteralValue::Begin(char c, std::string& json) {
   if (c == '[' || c == '(' || c == '{') return Open(c, json);
-  if (c == '"' || c == '\'') return BeginString(c, json);
+  if (BeginsString(c)) return BeginString(c, json);
   if (c == '-' || (c >= '0' && c <= '9')) {
     json += std::exchange(before_item_, {});
     number_ = JsonScanner();
@@ -64,7 +69,7 @@ PythonValue::State PythonValue::Begin(char c, std::string& json) {
   return InWord(c, json);
 }
 
-PythonValue::State PythonValue::Open(char c, std::string& json) {
+LiteralValue::State LiteralValue::Open(char c, std::string& json) {
   if (containers_.size() == JsonScanner::kMostDepth) return State::kMalformed;
   json += std::exchange(before_item_, {});
   json += c == '{' ? '{' : '[';
@@ -72,37 +77,89 @@ PythonValue::State PythonValue::Open(char c, std::string& json) {
   return To(c == '{' ? Expect::kKeyOrEnd : Expect::kItemOrEnd);
 }
 
-PythonValue::State PythonValue::Close(char c, std::string& json) {
+LiteralValue::State LiteralValue::Close(char c, std::string& json) {
   before_item_.clear();
   json += c == '}' ? '}' : ']';
   containers_.pop_back();
   return Ended();
 }
 
-PythonValue::State PythonValue::Ended() {
+LiteralValue::State LiteralValue::Ended() {
   if (containers_.empty()) return State::kDone;
   return To(Expect::kNext);
 }
 
-PythonValue::State PythonValue::BeginString(char c, std::string& json) {
+LiteralValue::State LiteralValue::BeginString(char c, std::string& json) {
+  if (!literals_->quote.empty() && c == literals_->quote.front()) {
+    open_ = Choice({literals_->quote});
+    To(Expect::kQuote);
+    return Quote(c, json);
+  }
   json += std::exchange(before_item_, {});
   json += '"';
   quote_ = c;
   return To(Expect::kString);
 }
 
-PythonValue::State PythonValue::InString(char c, std::string& json) {
+bool LiteralValue::BeginsString(char c) const {
+  return c == '"' || c == (literals_->quote.empty() ? '\'' : literals_->quote.front());
+}
+
+LiteralValue::State LiteralValue::Quote(char c, std::string& json) {
+  const int quote = open_.Put(c);
+  if (quote == Choice::kMore) return State::kMore;
+  if (quote == Choice::kNone) return State::kMalformed;
+  json += std::exchange(before_item_, {});
+  json += '"';
+  scanner_ = MarkerScanner({literals_->quote});
+  return To(Expect::kQuoted);
+}
+
+LiteralValue::State LiteralValue::Quoted(char c, std::string& json) {
+  std::string text;
+  const bool ends = scanner_.Put(c, text) != MarkerScanner::kNone;
+  json += EscapedForJson(text);
+  return ends ? EndString(json) : State::kMore;
+}
+
+std::string LiteralValue::Rest() { return expect_ == Expect::kQuoted ? EscapedForJson(scanner_.Take()) : ""; }
+
+LiteralValue::State LiteralValue::Key(char c, std::string& json) {
+  is_key_ = BeginsString(c);
+  if (is_key_) return BeginString(c, json);
+  if (literals_->key_close != ":") return State::kMalformed;
+  held_.clear();
+  To(Expect::kBareKey);
+  return BareKey(c, json);
+}
+
+LiteralValue::State LiteralValue::BareKey(char c, std::string& json) {
+  constexpr std::string_view kNotOfKeys = "{}[]()<>,\"'\n\\";
+  if (c != ':') {
+    held_ += c;
+    return held_.size() > kMostNameBytes || kNotOfKeys.find(c) != std::string_view::npos ? State::kMalformed : State::kMore;
+  }
+  if (held_.empty()) return State::kMalformed;
+  json += StrCat(std::exchange(before_item_, {}), "\"", EscapedForJson(held_), "\": ");
+  return To(Expect::kValue);
+}
+
+LiteralValue::State LiteralValue::InString(char c, std::string& json) {
   if (c == '\\') return To(Expect::kEscape);
   if (c != quote_) {
     json += EscapedForJson({&c, 1});
     return State::kMore;
   }
+  return EndString(json);
+}
+
+LiteralValue::State LiteralValue::EndString(std::string& json) {
   json += '"';
   if (std::exchange(is_key_, false)) return To(Expect::kColon);
   return Ended();
 }
 
-PythonValue::State PythonValue::Escape(char c, std::string& json) {
+LiteralValue::State LiteralValue::Escape(char c, std::string& json) {
   held_.clear();
   hex_digits_ = c == 'x' ? 2 : c == 'u' ? 4 : 0;
   if (hex_digits_ != 0) return To(Expect::kHex);
@@ -117,7 +174,7 @@ PythonValue::State PythonValue::Escape(char c, std::string& json) {
   return To(Expect::kString);
 }
 
-PythonValue::State PythonValue::Hex(char c, std::string& json) {
+LiteralValue::State LiteralValue::Hex(char c, std::string& json) {
   const bool digit = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
   if (!digit) return State::kMalformed;
   held_ += c;
@@ -126,7 +183,7 @@ PythonValue::State PythonValue::Hex(char c, std::string& json) {
   return To(Expect::kString);
 }
 
-PythonValue::State PythonValue::InNumber(char c, std::string& json) {
+LiteralValue::State LiteralValue::InNumber(char c, std::string& json) {
   const State state = number_.Put(c);
   if (state == State::kMalformed) return State::kMalformed;
   if (state != State::kEndedBefore) {
@@ -138,7 +195,7 @@ PythonValue::State PythonValue::InNumber(char c, std::string& json) {
   return Put(c, json);
 }
 
-PythonValue::State PythonValue::InWord(char c, std::string& json) {
+LiteralValue::State LiteralValue::InWord(char c, std::string& json) {
   held_ += c;
   for (const auto& [word, meaning] : kWords) {
     if (word == held_) {
