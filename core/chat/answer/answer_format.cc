@@ -117,7 +117,7 @@ constexpr TagSyntax kBareXml = {.name_open = kFunction,
                                 .lines = true};
 constexpr CallMarker kXmlCalls[] = {{kToolCall, Tagged<kXmlInToolCall>, TaggedCalls<kXmlInToolCall>},
                                     {kFunction, Tagged<kBareXml, true>, TaggedCalls<kBareXml, true>}};
-constexpr MarkedSyntax kXml = {kThink, kThinkEnd, kXmlCalls};
+constexpr MarkedSyntax kXml = {kThink, kThinkEnd, kXmlCalls, {}, true};
 
 constexpr std::string_view kKey = "<arg_key>";
 constexpr TagSyntax kGlmTags = {.key_open = kKey,
@@ -195,7 +195,7 @@ constexpr std::string_view kKimiOpen = "<|tool_calls_section_begin|>";
 constexpr SectionSyntax kKimiSection = {"<|tool_call_begin|>", "<|tool_call_argument_begin|>", "<|tool_call_end|>",
                                         "<|tool_calls_section_end|>", true};
 constexpr CallMarker kKimiCalls[] = {{kKimiOpen, Section<kKimiSection>, SectionCalls<kKimiSection>}};
-constexpr MarkedSyntax kKimi = {kThink, kThinkEnd, kKimiCalls};
+constexpr MarkedSyntax kKimi = {kThink, kThinkEnd, kKimiCalls, {}, true};
 
 constexpr std::string_view kSolarCall = "<|tool_call:begin|>";
 constexpr SectionSyntax kSolarSection = {.call_open = kSolarCall,

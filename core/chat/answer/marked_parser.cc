@@ -31,8 +31,9 @@ class MarkedParser final : public AnswerParser {
   const ToolSchemas tools_;
   int calls_ = 0;
   bool reasoning_;
-  bool first_ = true;  // of the reasoning or of the text nothing has come
-  bool skip_space_;    // that follows a marker
+  bool unclosed_ = false;  // a call was the reasoning's end
+  bool first_ = true;      // of the reasoning or of the text nothing has come
+  bool skip_space_;        // that follows a marker
   MarkerScanner scanner_;
   struct Meaning {
     enum class Kind : uint8_t { kReasoning, kOpen, kClose, kCall };
@@ -114,6 +115,11 @@ void MarkedParser::PutInCall(char c, AnswerWriter& out) {
   held_.clear();
   closed_.clear();
   marker_bytes_ = 0;
+  if (std::exchange(reasoning_, false)) {
+    unclosed_ = true;
+    first_ = false;
+    SetMarkers();
+  }
   if (state == CallState::kTaken) return;
   reader_.reset();
   skip_space_ = true;
@@ -151,8 +157,10 @@ void MarkedParser::SetMarkers() {
   if (reasoning_) add(syntax_.reasoning_close, {Meaning::Kind::kReasoning});
   if (first_) add(syntax_.reasoning_open, {Meaning::Kind::kReasoning});
   for (const CallMarker& call : syntax_.calls) {
-    if (!reasoning_ && !tools_.empty() && (first_ || !call.before_text)) add(call.marker, {Meaning::Kind::kCall, &call});
+    if (reasoning_ && !syntax_.calls_end_reasoning) break;
+    if (!tools_.empty() && (first_ || !call.before_text)) add(call.marker, {Meaning::Kind::kCall, &call});
   }
+  if (unclosed_) add(syntax_.reasoning_close, {Meaning::Kind::kOpen});  // that comes yet
   for (const Envelope& envelope : syntax_.envelopes) {
     if (reasoning_) break;
     if (first_) add(envelope.open, {Meaning::Kind::kOpen});

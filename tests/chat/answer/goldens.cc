@@ -46,6 +46,8 @@ const std::vector<Golden>& Goldens() {
        true},
       {"qwen-xml", "<function=get_weather><parameter=place>A</parameter><parameter=days>two</parameter></function>",
        "call(get_weather, , {\"place\": \"A\", \"days\": \"two\"})"},
+      {"qwen-xml", "A <tool_call> then.\n<tool_call>\n<function=clock>\n</function>\n</tool_call>\n</think>\n\nDone.",
+       "reasoning(A <tool_call> then.) call(clock, , {}) text(Done.)", true},
       {"qwen-xml", "Write <function=name> and <parameter=x>.", "text(Write <function=name> and <parameter=x>.)"},
       {"qwen-xml", "<tool_call>\n<function=clock>\n<parameter=a>\n1\n</parameter>\nhm</function>",
        "call(clock, , {\"a\": \"1\") text(\nhm</function>)"},
@@ -93,6 +95,10 @@ const std::vector<Golden>& Goldens() {
       {"deepseek", "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>clock<｜tool▁sep｜>{}<｜tool▁call▁end｜>oops",
        "call(clock, , {}) text(oops)"},
 
+      {"kimi",
+       "why<|tool_calls_section_begin|><|tool_call_begin|>functions.clock:0<|tool_call_argument_begin|>{}<|tool_call_end|>"
+       "<|tool_calls_section_end|>",
+       "reasoning(why) call(clock, functions.clock:0, {})", true},
       {"kimi",
        "<think>why</think>I "
        "look.<|tool_calls_section_begin|><|tool_call_begin|>functions.get_weather:0<|tool_call_argument_begin|>"
