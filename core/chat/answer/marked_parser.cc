@@ -24,6 +24,7 @@ class MarkedParser final : public AnswerParser {
   void PutInCall(char c, AnswerWriter& out);
   void Plain(std::string_view text, AnswerWriter& out);
   void Found(int marker, AnswerWriter& out);
+  bool EndsReasoning(AnswerWriter& out);
   void NoCall(AnswerWriter& out);
   void SetMarkers();
 
@@ -109,20 +110,28 @@ void MarkedParser::Found(int marker, AnswerWriter& out) {
 void MarkedParser::PutInCall(char c, AnswerWriter& out) {
   held_ += c;
   CallState state = reader_->Put(c, out);
+  if (reasoning_ && out.calls() != calls_before_ && !EndsReasoning(out)) state = CallState::kMalformed;
   if (state == CallState::kHeld && held_.size() > kMostHeldBytes) state = CallState::kMalformed;
   if (state == CallState::kHeld) return;
   if (state == CallState::kMalformed) return NoCall(out);
   held_.clear();
   closed_.clear();
   marker_bytes_ = 0;
-  if (std::exchange(reasoning_, false)) {
-    unclosed_ = true;
-    first_ = false;
-    SetMarkers();
-  }
   if (state == CallState::kTaken) return;
   reader_.reset();
   skip_space_ = true;
+}
+
+// The call has begun with the byte before. One of a tool that there is none of is an example that the reasoning speaks of.
+bool MarkedParser::EndsReasoning(AnswerWriter& out) {
+  if (!tools_.Has(out.name())) {
+    out.TakeBack();
+    return false;
+  }
+  reasoning_ = first_ = false;
+  unclosed_ = true;
+  SetMarkers();
+  return true;
 }
 
 // The marker is text; what follows it may hold another one.

@@ -36,7 +36,7 @@ struct MarkedSyntax {
   std::string_view reasoning_close;
   std::span<const CallMarker> calls;
   std::span<const Envelope> envelopes = {};
-  bool calls_end_reasoning = false;  // a call may come within the reasoning, and is its end
+  bool calls_end_reasoning = false;  // a known tool's call may come within the reasoning, and is its end
 };
 
 // `syntax` must outlive the parser.

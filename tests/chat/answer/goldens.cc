@@ -48,6 +48,8 @@ const std::vector<Golden>& Goldens() {
        "call(get_weather, , {\"place\": \"A\", \"days\": \"two\"})"},
       {"qwen-xml", "A <tool_call> then.\n<tool_call>\n<function=clock>\n</function>\n</tool_call>\n</think>\n\nDone.",
        "reasoning(A <tool_call> then.) call(clock, , {}) text(Done.)", true},
+      {"qwen-xml", "As <tool_call>\n<function=example>\n</function>\n</tool_call> is.</think>Done.",
+       "reasoning(As <tool_call>\n<function=example>\n</function>\n</tool_call> is.) text(Done.)", true},
       {"qwen-xml", "Write <function=name> and <parameter=x>.", "text(Write <function=name> and <parameter=x>.)"},
       {"qwen-xml", "<tool_call>\n<function=clock>\n<parameter=a>\n1\n</parameter>\nhm</function>",
        "call(clock, , {\"a\": \"1\") text(\nhm</function>)"},
