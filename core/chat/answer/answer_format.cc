@@ -233,10 +233,10 @@ constexpr CallMarker kLlamaCalls[] = {
 constexpr MarkedSyntax kLlama = {"", "", kLlamaCalls};
 
 constexpr std::string_view kLlama4Header = "<|header_start|>";
+// A held answer has one form of lists, for each one is all schemas again.
 absl::StatusOr<grammar::Syntax> BareListCalls(const Calls& calls) {
-  grammar::Syntax list = JsonListSyntax(calls, {.arguments = "parameters"}, true);
   const auto python = PythonCallSyntax(calls, true);
-  return python.ok() ? grammar::OneOf({std::move(list), *python}) : list;
+  return python.ok() ? *python : JsonListSyntax(calls, {.arguments = "parameters"}, true);
 }
 constexpr CallMarker kLlama4Calls[] = {
     {"<|python_end|>", MakeBareReader, BareJsonCalls<false>, false, true},

@@ -74,7 +74,7 @@ class LiteralSyntax {
   }
 
  private:
-  static constexpr int kDepth = 1;  // of lists and dicts that no schema describes
+  static constexpr int kDepth = 1;  // of lists and dicts that no schema describes; deeper ones are JSON
 
   Syntax Text(const Syntax& text) const { return InOrder({Marker(literals_.quote), text, Marker(literals_.quote)}); }
   Syntax AnyText() const {
@@ -88,7 +88,7 @@ class LiteralSyntax {
   Syntax AnyValue(int depth) const {
     static const auto& kAny = *new auto(std::make_shared<const Json>(Json::object()));
     static const auto& kOne = *new auto(std::make_shared<const Json>(Json{{"type", {"number", "boolean", "null"}}}));
-    std::vector<Syntax> parts = {grammar::SchemaAt(quoted_ ? kOne : kAny, ""), AnyText()};
+    std::vector<Syntax> parts = {grammar::SchemaAt(quoted_ && depth > 0 ? kOne : kAny, ""), AnyText()};
     for (const char* word : {"True", "False", "None"}) parts.push_back(Literal(word));
     if (depth > 0) parts.push_back(List(AnyValue(depth - 1)));
     if (depth > 0 && quoted_) parts.push_back(InOrder({Literal("{"), AnyArguments(depth - 1), Literal("}")}));

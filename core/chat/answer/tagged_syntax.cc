@@ -59,7 +59,7 @@ class TaggedSyntax {
   explicit TaggedSyntax(const TagSyntax& tags) : tags_(tags) {}
 
   absl::StatusOr<Syntax> Call(const CallableTool& tool) const {
-    std::vector<Syntax> parts = {Literal(tool.name), Literal(tags_.name_close)};
+    std::vector<Syntax> parts = {Literal(tool.name), tags_.name_close.empty() ? Literal("") : Marker(tags_.name_close)};
     if (tool.schema == nullptr) {
       parts.push_back(AnyParameters());
     } else {
