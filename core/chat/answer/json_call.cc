@@ -155,7 +155,8 @@ class JsonReader final : public CallReader {
 
 class BareJsonReader final : public CallReader {
  public:
-  BareJsonReader(const ToolSchemas& tools, bool brace_came) : tools_(tools), marked_(!brace_came), call_(&tools_, brace_came) {}
+  BareJsonReader(ToolSchemas tools, bool brace_came)
+      : tools_(std::move(tools)), marked_(!brace_came), call_(&tools_, brace_came) {}
   bool MayBeText() const override { return !marked_ && !call_.NamesTool(); }
   CallState Put(char c, AnswerWriter& out) override {
     if (between_) {
@@ -185,8 +186,8 @@ std::unique_ptr<CallReader> MakeJsonListReader(std::string_view close) {
   return std::make_unique<JsonReader<JsonCallList>>(close);
 }
 
-std::unique_ptr<CallReader> MakeBareJsonReader(const ToolSchemas& tools, bool brace_came) {
-  return std::make_unique<BareJsonReader>(tools, brace_came);
+std::unique_ptr<CallReader> MakeBareJsonReader(ToolSchemas tools, bool brace_came) {
+  return std::make_unique<BareJsonReader>(std::move(tools), brace_came);
 }
 
 }  // namespace moed::chat

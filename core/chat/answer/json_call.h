@@ -70,6 +70,6 @@ std::unique_ptr<CallReader> MakeJsonCallReader(std::string_view close);
 std::unique_ptr<CallReader> MakeJsonListReader(std::string_view close);
 // A whole answer that is one, or several, with semicolons between them or without; its brace has come. Of known tools only, since
 // nothing marks it.
-std::unique_ptr<CallReader> MakeBareJsonReader(const ToolSchemas& tools, bool brace_came);
+std::unique_ptr<CallReader> MakeBareJsonReader(ToolSchemas tools, bool brace_came);
 
 }  // namespace moed::chat

@@ -128,7 +128,7 @@ class BareReader final : public CallReader {
     if (reader_ != nullptr) return reader_->Put(c, out);
     if (IsMarkerSpace(c)) return CallState::kHeld;
     if (!bracket_ && c == '{') {
-      reader_ = MakeBareJsonReader(tools_, true);
+      reader_ = MakeBareJsonReader(std::move(tools_), true);
       return CallState::kHeld;
     }
     if (!bracket_) {
@@ -142,7 +142,7 @@ class BareReader final : public CallReader {
   }
 
  private:
-  const ToolSchemas tools_;
+  ToolSchemas tools_;  // until the JSON's reader has it
   const bool marked_;
   bool bracket_;
   bool in_json_ = false;
