@@ -23,6 +23,12 @@ class AnswerWriter {
   // Of the call that began last.
   void Arguments(std::string_view json) { Append(AnswerPart::Kind::kToolCall, json); }
   int calls() const { return calls_; }
+  // The name of the call that has begun since this writer was made, and as if it had not.
+  const std::string& name() const { return parts_.back().name; }
+  void TakeBack() {
+    parts_.pop_back();
+    --calls_;
+  }
 
  private:
   void Append(AnswerPart::Kind kind, std::string_view text) {

@@ -37,19 +37,28 @@ Syntax ArgumentsSyntax(const CallableTool& tool) {
   return arguments;
 }
 
-Syntax JsonCallSyntax(const Calls& calls, std::string_view arguments, bool brace_came, const Syntax& further) {
+Syntax JsonCallSyntax(const Calls& calls, const JsonShape& shape, bool brace_came) {
   const Syntax space = Regex(" ?");
   const Syntax named = OneOfTools(calls.tools, [&](const CallableTool& tool) {
-    return InOrder(
-        {Literal(StrCat(Quoted(tool.name), ",")), space, Literal(StrCat("\"", arguments, "\":")), space, ArgumentsSyntax(tool)});
+    return InOrder({Literal(StrCat(Quoted(tool.name), ",")), space, Literal(StrCat("\"", shape.arguments, "\":")), space,
+                    ArgumentsSyntax(tool)});
   });
-  return InOrder({Literal(brace_came ? "" : "{"), space, Literal("\"name\":"), space, named, further, space, Literal("}")});
+  return InOrder({Literal(brace_came ? "" : "{"), space, shape.before, Literal(StrCat("\"", shape.name, "\":")), space, named,
+                  shape.further, space, Literal("}")});
+}
+
+Syntax JsonListSyntax(const Calls& calls, const JsonShape& shape, bool bracket_came) {
+  const Syntax space = Regex("[ \\t\\r\\n]{0,6}");
+  const Syntax between = InOrder({Literal(","), space});
+  return InOrder(
+      {Literal(bracket_came ? "" : "["), space, Several(JsonCallSyntax(calls, shape), between, calls.most), space, Literal("]")});
 }
 
 Syntax BareJsonSyntax(const Calls& calls, bool brace_came) {
-  const Syntax first = JsonCallSyntax(calls, "parameters", brace_came);
+  const JsonShape shape{.arguments = "parameters"};
+  const Syntax first = JsonCallSyntax(calls, shape, brace_came);
   const int further = calls.most == AnswerRules::kNoMost ? calls.most : calls.most - 1;
-  return InOrder({first, Repeat(InOrder({Literal(";"), Gap(), JsonCallSyntax(calls, "parameters", false)}), 0, further)});
+  return InOrder({first, Repeat(InOrder({Literal(";"), Gap(), JsonCallSyntax(calls, shape)}), 0, further)});
 }
 
 Syntax SectionCallSyntax(const Calls& calls, const SectionSyntax& section) {
@@ -64,23 +73,23 @@ Syntax SectionCallSyntax(const Calls& calls, const SectionSyntax& section) {
   const auto fenced = [&](const CallableTool& tool) {
     return InOrder({Literal(StrCat(tool.name, "\n```json\n")), ArgumentsSyntax(tool), Literal("\n```")});
   };
-  const Syntax call =
-      section.names_are_ids
-          ? OneOfTools(calls.tools, as_id)
-          : OneOf({OneOfTools(calls.tools, as_name), InOrder({Literal("function"), separator, OneOfTools(calls.tools, fenced)})});
-  const Syntax closed = InOrder({Marker(section.call_open), Gap(), call, Gap(), Marker(section.call_close)});
-  return InOrder({Gap(), Several(closed, Gap(), calls.most), Gap(), Marker(section.section_close)});
+  Syntax call = section.names_are_ids ? OneOfTools(calls.tools, as_id) : OneOfTools(calls.tools, as_name);
+  if (!section.names_are_ids && section.id_close.empty())
+    call = OneOf({std::move(call), InOrder({Literal("function"), separator, OneOfTools(calls.tools, fenced)})});
+  const Syntax id = section.id_close.empty() ? Literal("") : InOrder({Regex("[A-Za-z0-9_-]{1,32}"), Marker(section.id_close)});
+  const Syntax closed = InOrder({Marker(section.call_open), Gap(), id, call, Gap(), Marker(section.call_close)});
+  const Syntax close = InOrder({Gap(), Marker(section.section_close)});
+  return InOrder({Gap(), Several(closed, Gap(), calls.most), section.ends_answer ? grammar::Optional(close) : close});
 }
 
 Syntax MistralCallSyntax(const Calls& calls) {
-  const Syntax id = grammar::Optional(Regex(", ?\"id\": ?\"[A-Za-z0-9]{9}\""));
-  const Syntax listed = Several(JsonCallSyntax(calls, "arguments", false, id), Regex(", ?"), calls.most);
+  const Syntax listed = JsonListSyntax(calls, {.further = grammar::Optional(Regex(", ?\"id\": ?\"[A-Za-z0-9]{9}\""))});
   const Syntax with_id = InOrder({Marker("[CALL_ID]"), Regex("[A-Za-z0-9]{9}"), Marker("[ARGS]")});
   const Syntax before = OneOf({with_id, Marker("[ARGS]"), Literal("")});
   const Syntax named = OneOfTools(calls.tools, [&](const CallableTool& tool) {
     return InOrder({Literal(tool.name), before, ArgumentsSyntax(tool)});
   });
-  return InOrder({Regex(" ?"), OneOf({InOrder({Literal("["), listed, Literal("]")}), named})});
+  return InOrder({Regex(" ?"), OneOf({listed, named})});
 }
 
 }  // namespace moed::chat

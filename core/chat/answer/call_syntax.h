@@ -28,11 +28,21 @@ grammar::Syntax OneOfTools(std::span<const CallableTool> tools, Call call) {
 // The arguments as JSON.
 grammar::Syntax ArgumentsSyntax(const CallableTool& tool);
 
-// {"name": NAME, `arguments`: {...} `further`}; the first byte may have come.
-grammar::Syntax JsonCallSyntax(const Calls& calls, std::string_view arguments, bool brace_came,
-                               const grammar::Syntax& further = {});
+// {`before` `name`: NAME, `arguments`: {...} `further`}.
+struct JsonShape {
+  std::string_view arguments = "arguments";
+  std::string_view name = "name";
+  grammar::Syntax before = {}, further = {};
+};
+// The first byte may have come.
+grammar::Syntax JsonCallSyntax(const Calls& calls, const JsonShape& shape, bool brace_came = false);
+// A list of them.
+grammar::Syntax JsonListSyntax(const Calls& calls, const JsonShape& shape, bool bracket_came = false);
 // Calls with semicolons between them.
 grammar::Syntax BareJsonSyntax(const Calls& calls, bool brace_came);
+// INVALID_ARGUMENT, after the tool's field, for schemas that say more of arguments than each one's.
+absl::StatusOr<grammar::Syntax> PythonCallSyntax(const Calls& calls, bool bracket_came);
+absl::StatusOr<grammar::Syntax> GemmaCallSyntax(const Calls& calls);
 grammar::Syntax SectionCallSyntax(const Calls& calls, const SectionSyntax& section);
 grammar::Syntax MistralCallSyntax(const Calls& calls);
 // INVALID_ARGUMENT, after the tool's field, for schemas that cannot be told by values without quotes.

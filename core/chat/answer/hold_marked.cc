@@ -13,12 +13,26 @@ using grammar::Marker;
 using grammar::OneOf;
 using grammar::Syntax;
 
+// A marker may be several tokens: <|begin|>assistant<|content|>.
+Syntax MarkerSyntax(std::string_view text) {
+  std::vector<Syntax> parts;
+  while (!text.empty()) {
+    const bool tag = text.front() == '<';
+    const size_t end = std::min(tag ? text.find('>') : text.find('<') - 1, text.size() - 1) + 1;
+    parts.push_back(tag || parts.empty() ? Marker(text.substr(0, end)) : grammar::Literal(text.substr(0, end)));
+    text.remove_prefix(end);
+  }
+  return InOrder(std::move(parts));
+}
+
 // The calls of a marker, its own text first.
 absl::StatusOr<std::vector<Syntax>> Sections(const MarkedSyntax& syntax, const AnswerRules& rules) {
   std::vector<Syntax> sections;
   for (const CallMarker& call : syntax.calls) {
     MOED_ASSIGN_OR_RETURN(Syntax body, call.syntax({rules.tools, rules.most_calls}));
-    sections.push_back(InOrder({Marker(call.marker), std::move(body)}));
+    Syntax section = MarkerSyntax(call.marker);
+    section.parts.push_back(std::move(body));
+    sections.push_back(std::move(section));
   }
   return sections;
 }
@@ -35,7 +49,10 @@ Syntax CallsAlone(const MarkedSyntax& syntax, const AnswerRules& rules, std::vec
 Syntax TextWithoutCalls(const MarkedSyntax& syntax) {
   const Syntax never = OneOf({});
   std::vector<Syntax> parts;
-  for (const CallMarker& call : syntax.calls) parts.push_back(InOrder({Marker(call.marker), never}));
+  for (const CallMarker& call : syntax.calls) {
+    parts.push_back(MarkerSyntax(call.marker));
+    parts.back().parts.push_back(never);
+  }
   return grammar::Free(std::move(parts), true);
 }
 
@@ -46,7 +63,7 @@ Syntax TextWithCalls(const MarkedSyntax& syntax, const AnswerRules& rules, const
   for (size_t i = 0; i < sections.size(); ++i) {
     const CallMarker& call = syntax.calls[i];
     if (call.before_text) {
-      excluded += call.marker.front();
+      excluded += {'\\', call.marker.front()};
       first.push_back(InOrder({Gap(), sections[i]}));
       continue;
     }
@@ -54,11 +71,31 @@ Syntax TextWithCalls(const MarkedSyntax& syntax, const AnswerRules& rules, const
     if (!call.is_last) section.parts.push_back(rules.most_calls == 1 ? TextWithoutCalls(syntax) : grammar::Again());
     anywhere.push_back(std::move(section));
   }
+  const Syntax marked = anywhere.empty() ? InOrder({}) : anywhere.front();
+  for (const Envelope& envelope : syntax.envelopes) {
+    if (!envelope.close.empty()) anywhere.push_back(InOrder({Marker(envelope.close), grammar::Again()}));
+  }
   Syntax text = grammar::Free(std::move(anywhere), true);
   if (first.empty()) return text;
   const Syntax begun = InOrder({grammar::Regex("\\s*"), grammar::Regex(StrCat("[^\\s", excluded, "]")), text});
-  first.push_back(OneOf({grammar::Regex("\\s*"), begun, text.parts.empty() ? InOrder({}) : text.parts.front()}));
+  first.push_back(OneOf({grammar::Regex("\\s*"), begun, marked}));
   return OneOf(std::move(first));
+}
+
+// What follows may stand after a marker that opens an envelope.
+Syntax Enveloped(const MarkedSyntax& syntax, Syntax text) {
+  std::vector<Syntax> opens;
+  for (const Envelope& envelope : syntax.envelopes) opens.push_back(InOrder({Gap(), MarkerSyntax(envelope.open), Gap()}));
+  return opens.empty() ? text : InOrder({grammar::Optional(OneOf(std::move(opens))), std::move(text)});
+}
+
+// The text of a format, which its envelope may close.
+Syntax EnvelopedFormat(const MarkedSyntax& syntax, const Syntax& format) {
+  std::vector<Syntax> closes;
+  for (const Envelope& envelope : syntax.envelopes) {
+    if (!envelope.close.empty()) closes.push_back(InOrder({Gap(), Marker(envelope.close)}));
+  }
+  return Enveloped(syntax, closes.empty() ? format : InOrder({format, grammar::Optional(OneOf(std::move(closes)))}));
 }
 
 }  // namespace
@@ -76,18 +113,18 @@ absl::StatusOr<Syntax> HoldMarked(const MarkedSyntax& syntax, const AnswerRules&
   if (rules.must_call) {
     body = CallsAlone(syntax, rules, std::move(sections));
   } else if (!rules.text) {
-    body = TextWithCalls(syntax, rules, sections);
+    body = Enveloped(syntax, TextWithCalls(syntax, rules, sections));
   } else if (!calls) {
-    body = *rules.text;
+    body = EnvelopedFormat(syntax, *rules.text);
   } else if (OnlyLast(syntax)) {
     return InvalidArgument("format: does not go with tools, since this model's calls are JSON as well");
   } else {
-    body = OneOf({*rules.text, CallsAlone(syntax, rules, std::move(sections))});
+    body = OneOf({EnvelopedFormat(syntax, *rules.text), CallsAlone(syntax, rules, std::move(sections))});
   }
   if (syntax.reasoning_close.empty() || rules.prompt_end.ends_with(syntax.reasoning_close)) return body;
   const Syntax to_close = InOrder({grammar::UpTo(syntax.reasoning_close), Gap()});
   if (rules.reasoning_open) return InOrder({to_close, std::move(body)});
-  return InOrder({grammar::Optional(InOrder({Gap(), Marker(syntax.reasoning_open), to_close})), std::move(body)});
+  return InOrder({grammar::Optional(InOrder({Gap(), MarkerSyntax(syntax.reasoning_open), to_close})), std::move(body)});
 }
 
 }  // namespace moed::chat

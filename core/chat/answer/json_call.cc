@@ -47,9 +47,9 @@ CallState JsonCall::InKey(char c) {
   if (state == JsonScanner::State::kMalformed) return CallState::kMalformed;
   if (state == JsonScanner::State::kMore) return CallState::kHeld;
   const std::string key = TextOfJson(token_);
-  role_ = key == "name"                               ? Role::kName
+  role_ = key == "name" || key == "tool_name"         ? Role::kName
           : key == "arguments" || key == "parameters" ? Role::kArguments
-          : key == "id"                               ? Role::kId
+          : key == "id" || key == "tool_call_id"      ? Role::kId
                                                       : Role::kOther;
   return Held(At::kColon);
 }
@@ -114,37 +114,55 @@ bool JsonCall::Begin(AnswerWriter& out) {
   return true;
 }
 
+CallState JsonCallList::Put(char c, AnswerWriter& out) {
+  if (at_ == At::kCall) {
+    const CallState state = call_.Put(c, out);
+    if (state != CallState::kDone) return state;
+    at_ = At::kAfterCall;
+    return CallState::kTaken;
+  }
+  if (IsMarkerSpace(c)) return CallState::kHeld;
+  if (c == ']' && at_ == At::kAfterCall) return CallState::kDone;
+  if (c != (at_ == At::kStart ? '[' : ',')) return CallState::kMalformed;
+  call_ = JsonCall(known_);
+  at_ = At::kCall;
+  return CallState::kHeld;
+}
+
 namespace {
 
-class JsonCallReader final : public CallReader {
+template <class Json>
+class JsonReader final : public CallReader {
  public:
-  explicit JsonCallReader(std::string_view close) : close_({close}) {}
+  explicit JsonReader(std::string_view close) : has_close_(!close.empty()), close_({close}) {}
   CallState Put(char c, AnswerWriter& out) override {
     if (closing_) {
       const int choice = close_.Put(c);
       return choice == 0 ? CallState::kDone : choice == Choice::kNone ? CallState::kMalformed : CallState::kHeld;
     }
-    const CallState state = call_.Put(c, out);
-    if (state != CallState::kDone) return state;
+    const CallState state = json_.Put(c, out);
+    if (state != CallState::kDone || !has_close_) return state;
     closing_ = true;
     return CallState::kTaken;
   }
 
  private:
-  JsonCall call_;
+  const bool has_close_;
+  Json json_;
   Choice close_;
   bool closing_ = false;
 };
 
 class BareJsonReader final : public CallReader {
  public:
-  BareJsonReader(const ToolSchemas& tools, bool brace_came) : tools_(tools), marked_(!brace_came), call_(&tools_, brace_came) {}
+  BareJsonReader(ToolSchemas tools, bool brace_came)
+      : tools_(std::move(tools)), marked_(!brace_came), call_(&tools_, brace_came) {}
   bool MayBeText() const override { return !marked_ && !call_.NamesTool(); }
   CallState Put(char c, AnswerWriter& out) override {
     if (between_) {
-      if (c != ';') return IsMarkerSpace(c) ? CallState::kHeld : CallState::kMalformed;
+      if (c != ';' && c != '{') return IsMarkerSpace(c) ? CallState::kHeld : CallState::kMalformed;
       between_ = false;
-      call_ = JsonCall(&tools_);
+      call_ = JsonCall(&tools_, c == '{');
       return CallState::kHeld;
     }
     const CallState state = call_.Put(c, out);
@@ -162,10 +180,14 @@ class BareJsonReader final : public CallReader {
 
 }  // namespace
 
-std::unique_ptr<CallReader> MakeJsonCallReader(std::string_view close) { return std::make_unique<JsonCallReader>(close); }
+std::unique_ptr<CallReader> MakeJsonCallReader(std::string_view close) { return std::make_unique<JsonReader<JsonCall>>(close); }
 
-std::unique_ptr<CallReader> MakeBareJsonReader(const ToolSchemas& tools, bool brace_came) {
-  return std::make_unique<BareJsonReader>(tools, brace_came);
+std::unique_ptr<CallReader> MakeJsonListReader(std::string_view close) {
+  return std::make_unique<JsonReader<JsonCallList>>(close);
+}
+
+std::unique_ptr<CallReader> MakeBareJsonReader(ToolSchemas tools, bool brace_came) {
+  return std::make_unique<BareJsonReader>(std::move(tools), brace_came);
 }
 
 }  // namespace moed::chat

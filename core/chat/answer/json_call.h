@@ -1,4 +1,4 @@
-// Calls written as JSON: {"name": "f", "arguments": {...}}, or with "parameters".
+// Calls written as JSON: {"name": "f", "arguments": {...}}, or with "tool_name" or "parameters".
 #pragma once
 
 #include <memory>
@@ -12,7 +12,8 @@
 
 namespace moed::chat {
 
-// One such object. Arguments that come before the name are held until it has come; other keys are skipped, "id" aside.
+// One such object. Arguments that come before the name are held until it has come; other keys are skipped, "id" and
+// "tool_call_id" aside.
 class JsonCall {
  public:
   // `known`: where given, only its tools are called. `brace_came`: the object's first byte is not put in again.
@@ -47,10 +48,28 @@ class JsonCall {
   bool has_arguments_ = false;
 };
 
+// A list of them, one at least.
+class JsonCallList {
+ public:
+  // `bracket_came`: the list's first byte is not put in again.
+  explicit JsonCallList(const ToolSchemas* known = nullptr, bool bracket_came = false)
+      : known_(known), at_(bracket_came ? At::kCall : At::kStart), call_(known) {}
+  CallState Put(char c, AnswerWriter& out);
+
+ private:
+  enum class At : uint8_t { kStart, kCall, kAfterCall };
+
+  const ToolSchemas* known_;
+  At at_;
+  JsonCall call_;
+};
+
 // The one that follows an opening marker, up to `close`.
 std::unique_ptr<CallReader> MakeJsonCallReader(std::string_view close);
-// A whole answer that is one, or several with semicolons between them; its brace has come. Of known tools only, since nothing
-// marks it.
-std::unique_ptr<CallReader> MakeBareJsonReader(const ToolSchemas& tools, bool brace_came);
+// The list that follows an opening marker, up to `close` where there is one.
+std::unique_ptr<CallReader> MakeJsonListReader(std::string_view close);
+// A whole answer that is one, or several, with semicolons between them or without; its brace has come. Of known tools only, since
+// nothing marks it.
+std::unique_ptr<CallReader> MakeBareJsonReader(ToolSchemas tools, bool brace_came);
 
 }  // namespace moed::chat

@@ -24,6 +24,7 @@ class JsonScanner {
   // Whether ends alone make a whole value of the bytes so far, and these ends.
   bool Closable() const;
   std::string Ends() const;
+  bool InString() const;
 
  private:
   enum class Expect : uint8_t {
@@ -71,6 +72,9 @@ class JsonScanner {
   const char* word_ = "";      // what is left of true, false or null
   std::vector<bool> objects_;  // the open containers
 };
+
+// Whether it ends within a string of the value of JSON that it begins.
+bool EndsInString(std::string_view beginning);
 
 // Of the beginning of a list or an object as much as makes a whole one, and its ends: {"a": [1, "be is {"a": [1, "be"]}. Nothing
 // of what is no beginning, or is whole.

@@ -23,11 +23,20 @@ struct CallMarker {
   bool is_last = false;                                           // nothing follows
 };
 
+// Markers around an answer's text. The first goes where no text came before it, the second where none comes after it; elsewhere
+// they are text.
+struct Envelope {
+  std::string_view open;
+  std::string_view close;  // "": there is none
+};
+
 // The reasoning comes before all text, "" where there is none.
 struct MarkedSyntax {
   std::string_view reasoning_open;
   std::string_view reasoning_close;
   std::span<const CallMarker> calls;
+  std::span<const Envelope> envelopes = {};
+  bool calls_end_reasoning = false;  // a known tool's call may come within the reasoning, and is its end
 };
 
 // `syntax` must outlive the parser.

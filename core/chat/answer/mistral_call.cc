@@ -18,7 +18,7 @@ class MistralReader final : public CallReader {
   CallState Put(char c, AnswerWriter& out) override;
 
  private:
-  enum class At : uint8_t { kStart, kListed, kAfterListed, kName, kTag, kId, kArgumentsTag, kBeforeArguments, kArguments };
+  enum class At : uint8_t { kStart, kListed, kName, kTag, kId, kArgumentsTag, kBeforeArguments, kArguments };
 
   CallState Await(At at, std::vector<std::string_view> literals, char c, AnswerWriter& out) {
     at_ = at;
@@ -26,8 +26,6 @@ class MistralReader final : public CallReader {
     return Put(c, out);
   }
   CallState Start(char c, AnswerWriter& out);
-  CallState Listed(char c, AnswerWriter& out);
-  CallState AfterListed(char c);
   CallState Name(char c, AnswerWriter& out);
   CallState Tag(char c);
   CallState Id(char c, AnswerWriter& out);
@@ -35,7 +33,7 @@ class MistralReader final : public CallReader {
 
   At at_ = At::kStart;
   Choice choice_;
-  JsonCall listed_;
+  JsonCallList listed_;
   JsonScanner scanner_;
   std::string name_, id_;
 };
@@ -45,9 +43,7 @@ CallState MistralReader::Put(char c, AnswerWriter& out) {
     case At::kStart:
       return Start(c, out);
     case At::kListed:
-      return Listed(c, out);
-    case At::kAfterListed:
-      return AfterListed(c);
+      return listed_.Put(c, out);
     case At::kName:
       return Name(c, out);
     case At::kTag:
@@ -64,26 +60,10 @@ CallState MistralReader::Start(char c, AnswerWriter& out) {
   if (IsMarkerSpace(c)) return CallState::kHeld;
   if (c == '[') {
     at_ = At::kListed;
-    return CallState::kHeld;
+    return listed_.Put(c, out);
   }
   at_ = At::kName;
   return Name(c, out);
-}
-
-CallState MistralReader::Listed(char c, AnswerWriter& out) {
-  const CallState state = listed_.Put(c, out);
-  if (state != CallState::kDone) return state;
-  at_ = At::kAfterListed;
-  return CallState::kTaken;
-}
-
-CallState MistralReader::AfterListed(char c) {
-  if (IsMarkerSpace(c)) return CallState::kHeld;
-  if (c == ']') return CallState::kDone;
-  if (c != ',') return CallState::kMalformed;
-  listed_ = JsonCall();
-  at_ = At::kListed;
-  return CallState::kHeld;
 }
 
 CallState MistralReader::Name(char c, AnswerWriter& out) {

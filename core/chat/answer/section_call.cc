@@ -18,7 +18,18 @@ class SectionReader final : public CallReader {
   CallState Put(char c, AnswerWriter& out) override;
 
  private:
-  enum class At : uint8_t { kBetween, kHead, kSeparator, kAfterSeparator, kFencedName, kFence, kFenced, kArguments, kClose };
+  enum class At : uint8_t {
+    kBetween,
+    kHead,
+    kIdClose,
+    kSeparator,
+    kAfterSeparator,
+    kFencedName,
+    kFence,
+    kFenced,
+    kArguments,
+    kClose
+  };
 
   CallState Await(At at, std::vector<std::string_view> literals) {
     at_ = at;
@@ -35,7 +46,7 @@ class SectionReader final : public CallReader {
   At at_ = At::kBetween;
   Choice choice_;
   JsonScanner scanner_;
-  std::string name_;
+  std::string name_, id_;
 };
 
 CallState SectionReader::Put(char c, AnswerWriter& out) {
@@ -64,7 +75,10 @@ CallState SectionReader::Name(char c, AnswerWriter& out) {
 }
 
 CallState SectionReader::EndName(AnswerWriter& out, char c) {
-  if (at_ == At::kHead) {
+  if (at_ == At::kHead && !syntax_.id_close.empty() && id_.empty()) {
+    id_ = std::exchange(name_, {});
+    Await(At::kIdClose, {syntax_.id_close});
+  } else if (at_ == At::kHead) {
     Await(At::kSeparator, {syntax_.separator});
   } else {
     Await(At::kFence, {kJsonFence});
@@ -77,6 +91,10 @@ CallState SectionReader::Marker(int marker) {
     case At::kBetween:
       if (marker == 1) return CallState::kDone;
       name_.clear();
+      id_.clear();
+      at_ = At::kHead;
+      return CallState::kHeld;
+    case At::kIdClose:
       at_ = At::kHead;
       return CallState::kHeld;
     case At::kSeparator:
@@ -95,19 +113,18 @@ CallState SectionReader::Marker(int marker) {
 CallState SectionReader::BeginArguments(char c, AnswerWriter& out) {
   if (IsMarkerSpace(c)) return CallState::kHeld;
   if (c != '{') {
-    if (at_ != At::kAfterSeparator) return CallState::kMalformed;
+    if (at_ != At::kAfterSeparator || !id_.empty()) return CallState::kMalformed;
     at_ = At::kFencedName;  // what came before the separator was the call's kind
     name_.clear();
     return Name(c, out);
   }
-  std::string id;
   if (syntax_.names_are_ids) {
-    id = name_;
+    id_ = name_;
     name_ = name_.substr(0, name_.rfind(':'));
     constexpr std::string_view kPrefix = "functions.";
     if (name_.compare(0, kPrefix.size(), kPrefix) == 0) name_.erase(0, kPrefix.size());
   }
-  out.BeginCall(name_, id);
+  out.BeginCall(name_, id_);
   scanner_ = JsonScanner();
   at_ = At::kArguments;
   return Arguments(c, out);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/base/status.h"
+#include "core/chat/answer/json_scanner.h"
 #include "core/chat/answer/markers.h"
 
 namespace moed::chat {
@@ -60,6 +61,7 @@ class TaggedCallReader final : public CallReader {
   MarkerScanner scanner_;
   std::string name_, key_, value_;
   JsonTypes types_ = kJsonString;  // of the value
+  bool is_json_ = false;           // its tag says so
   bool begun_ = false;             // the call
   bool has_keys_ = false;
   bool value_begun_ = false;  // a byte of it has come
@@ -144,7 +146,8 @@ CallState TaggedCallReader::Key(char c, AnswerWriter& out) {
   const int close = scanner_.Put(c, key_);
   if (c == '\n' || key_.size() > kMostNameBytes) return CallState::kMalformed;
   if (close == MarkerScanner::kNone) return CallState::kHeld;
-  types_ = close == 1 ? kJsonAny & ~kJsonString : syntax_.json_key_close.empty() ? tools_.TypesOf(name_, key_) : kJsonString;
+  is_json_ = close == 1;
+  types_ = is_json_ ? kJsonAny & ~kJsonString : syntax_.json_key_close.empty() ? tools_.TypesOf(name_, key_) : kJsonString;
   if (!syntax_.value_open.empty()) return Await(At::kValueOpen, {syntax_.value_open});
   return BeginValue(out);
 }
@@ -164,7 +167,11 @@ CallState TaggedCallReader::BeginValue(AnswerWriter& out) {
 CallState TaggedCallReader::Value(char c, AnswerWriter& out) {
   const bool first = !std::exchange(value_begun_, true);
   if (first && syntax_.lines && c == '\n') return CallState::kTaken;
-  const bool ends = scanner_.Put(c, value_) != MarkerScanner::kNone;
+  bool ends = scanner_.Put(c, value_) != MarkerScanner::kNone;
+  if (ends && is_json_ && EndsInString(value_)) {
+    value_ += scanner_.found();
+    ends = false;
+  }
   TakeValue(out);
   if (!ends) return CallState::kTaken;
   EndValue(out);

@@ -7,6 +7,7 @@
 #include "core/base/json_value.h"
 #include "core/base/status.h"
 #include "core/chat/answer/call_syntax.h"
+#include "core/chat/answer/schema_words.h"
 #include "core/grammar/string_formats.h"
 
 namespace moed::chat {
@@ -27,25 +28,6 @@ constexpr int kMostDepth = 16;
 absl::Status Refused(std::string_view place, std::string_view what) {
   return InvalidArgument("at ", place.empty() ? "/" : place, ": ", what,
                          " cannot be held to where a model writes values without quotes, as this one does");
-}
-
-bool Asserts(const Json& schema, std::string_view keyword) {
-  return schema.contains(std::string(keyword)) &&
-         grammar::KindOf(keyword, schema[std::string(keyword)]) != grammar::Keyword::kAnnotation;
-}
-
-// A keyword besides these that says what is allowed; "" where there is none.
-std::string OtherKeyword(const Json& schema, std::initializer_list<std::string_view> known) {
-  for (const auto& [keyword, value] : schema.items()) {
-    if (Asserts(schema, keyword) && std::find(known.begin(), known.end(), keyword) == known.end()) return keyword;
-  }
-  return "";
-}
-
-std::string Escaped(std::string_view name) {  // RFC 6901
-  std::string escaped;
-  for (const char c : name) escaped += c == '~' ? "~0" : c == '/' ? "~1" : std::string(1, c);
-  return escaped;
 }
 
 // Whether a value may be a string; a schema that says nothing of it accepts one.
@@ -77,7 +59,7 @@ class TaggedSyntax {
   explicit TaggedSyntax(const TagSyntax& tags) : tags_(tags) {}
 
   absl::StatusOr<Syntax> Call(const CallableTool& tool) const {
-    std::vector<Syntax> parts = {Literal(tool.name), Literal(tags_.name_close)};
+    std::vector<Syntax> parts = {Literal(tool.name), tags_.name_close.empty() ? Literal("") : Marker(tags_.name_close)};
     if (tool.schema == nullptr) {
       parts.push_back(AnyParameters());
     } else {
@@ -137,7 +119,7 @@ class TaggedSyntax {
     }
     std::vector<Syntax> parts;
     for (const auto& [name, property] : properties.items()) {
-      const std::string pointer = StrCat("/properties/", Escaped(name));
+      const std::string pointer = PropertyPointer(name);
       if (name.find_first_of("<>\"\n") != std::string::npos) return Refused(pointer, "such a name");
       MOED_ASSIGN_OR_RETURN(Syntax parameter, PropertyOf(name, property, pointer, root));
       const bool needed = std::find(required.begin(), required.end(), Json(name)) != required.end();

@@ -48,6 +48,15 @@ TEST(Answer, ArgumentsComeAsTheyAreWritten) {
   parts.clear();
   xml->Add("<tool_call>\n<function=get_weather>\n<parameter=place>\nIn the no", parts);
   EXPECT_EQ(Shown(parts), "call(get_weather, , {\"place\": \"In the no)");
+  const auto python = FormatNamed("llama4").make({false, Tools()});
+  parts.clear();
+  python->Add("[get_weather(days=2, place='In the no", parts);
+  EXPECT_EQ(Shown(parts), "call(get_weather, , {\"days\": 2, \"place\": \"In the no)");
+  const auto gemma = FormatNamed("gemma4").make({false, Tools()});
+  parts.clear();
+  gemma->Add("<|tool_call>call:get_weather{days:2,place:<|\"|>In the no<|", parts);
+  gemma->End(parts);
+  EXPECT_EQ(Shown(parts), "call(get_weather, , {\"days\": 2, \"place\": \"In the no<|)");
 }
 
 TEST(Answer, WhatIsHeldBackIsBounded) {
@@ -61,6 +70,10 @@ TEST(Answer, WhatIsHeldBackIsBounded) {
       {"qwen-xml", "<tool_call><function=" + filler},
       {"mistral", "[TOOL_CALLS]" + filler},
       {"deepseek", "<｜tool▁calls▁begin｜>" + spaces},
+      {"lfm2", "<|tool_call_start|>[" + filler},
+      {"llama4", "[" + filler},
+      {"gemma4", "<|tool_call>call:" + filler},
+      {"hunyuan", "a</answer>" + spaces},
       {"harmony", "<|channel|>" + filler},
       {"harmony", spaces},
   };
@@ -93,6 +106,17 @@ TEST(AnswerFormat, IsRecognisedFromWhatTemplatesSay) {
       {"<|tool_calls_section_begin|>", "kimi"},
       {"{% set a = '<minimax:tool_call>' %}", "minimax"},
       {"[TOOL_CALLS]", "mistral"},
+      {"'<tool_call>' '<tool_sep>' '<arg_key>'", "hy"},
+      {"{% set s = ':opensource' %} '<tool_sep{}>'.format(s) '<arg_key{}>'", "hy-open"},
+      {"<|header_start|> '\"parameters\": '", "llama4"},
+      {"<|START_ACTION|>[", "command"},
+      {"<|tool_calls|><|tool_call:begin|>", "solar"},
+      {"'<|tool_call>call:' + name", "gemma4"},
+      {"List of tools: <|tool_list_start|>[", "lfm2"},
+      {"\"List of tools: [\" <think>", "lfm2"},
+      {"respond only with <|tool_call|> followed by a JSON list", "granite"},
+      {"<tool_calls>[{\"name\": \"func_name1\"", "hunyuan"},
+      {"<tool_call> <response> </think>", "ernie"},
       {"<|start_header_id|> '\"parameters\": '", "llama"},
       {"<|start_header_id|>", "plain"},
       {"<|channel|>analysis<|message|>", "harmony"},

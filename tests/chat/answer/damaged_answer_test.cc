@@ -17,7 +17,32 @@ std::string Without(std::string text, std::string_view what) {
 
 // Without white space and what belongs to no part of the answer.
 std::string Content(std::string text) {
-  for (const std::string_view marker : {"<think>", "</think>", "[THINK]", "[/THINK]", "<|end|>", "<|call|>", "<|return|>"}) {
+  for (const std::string_view marker : {"<think>",
+                                        "</think>",
+                                        "[THINK]",
+                                        "[/THINK]",
+                                        "<|call|>",
+                                        "<|return|>",
+                                        "<think:opensource>",
+                                        "</think:opensource>",
+                                        "<|python_start|>",
+                                        "<|START_THINKING|>",
+                                        "<|END_THINKING|>",
+                                        "<|START_TEXT|>",
+                                        "<|END_TEXT|>",
+                                        "<|START_RESPONSE|>",
+                                        "<|END_RESPONSE|>",
+                                        "<|think|>",
+                                        "<|begin|>assistant<|content|>",
+                                        "<|content|>",
+                                        "<|end|>",
+                                        "<response>",
+                                        "</response>",
+                                        "<answer>",
+                                        "</answer>",
+                                        "助手：",
+                                        "<|channel>thought",
+                                        "<channel|>"}) {
     text = Without(text, marker);
   }
   std::erase_if(text, [](char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; });
@@ -44,9 +69,28 @@ size_t After(std::string_view text, std::string_view answer, size_t at) {
 
 // What is left of a call that did not begin before the answer's end.
 bool BeginsCall(std::string_view rest) {
-  for (const std::string_view marker : {"<tool_call>", "<function=", "<minimax:tool_call>", "<｜DSML｜function_calls>",
-                                        "<｜DSML｜tool_calls>", "<｜tool▁calls▁begin｜>", "<|tool_calls_section_begin|>",
-                                        "[TOOL_CALLS]", "<|python_tag|>", "{\"name\":\"get_weather\"", "{\"name\":\"clock\""}) {
+  for (const std::string_view marker : {"<tool_call>",
+                                        "<function=",
+                                        "<minimax:tool_call>",
+                                        "<｜DSML｜function_calls>",
+                                        "<｜DSML｜tool_calls>",
+                                        "<｜tool▁calls▁begin｜>",
+                                        "<|tool_calls_section_begin|>",
+                                        "[TOOL_CALLS]",
+                                        "<|python_tag|>",
+                                        "<tool_calls>",
+                                        "<tool_calls:opensource>",
+                                        "<|python_end|>",
+                                        "<|tool_call_start|>",
+                                        "<|START_ACTION|>",
+                                        "<|tool_call>",
+                                        "<|tool_calls|>",
+                                        "<|begin|>assistant<|tool_calls|>",
+                                        "<|tool_call|>",
+                                        "[{\"name\":\"get_weather\"",
+                                        "[{\"name\":\"clock\"",
+                                        "{\"name\":\"get_weather\"",
+                                        "{\"name\":\"clock\""}) {
     if (rest.starts_with(marker)) return true;
   }
   return false;

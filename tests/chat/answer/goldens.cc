@@ -46,6 +46,10 @@ const std::vector<Golden>& Goldens() {
        true},
       {"qwen-xml", "<function=get_weather><parameter=place>A</parameter><parameter=days>two</parameter></function>",
        "call(get_weather, , {\"place\": \"A\", \"days\": \"two\"})"},
+      {"qwen-xml", "A <tool_call> then.\n<tool_call>\n<function=clock>\n</function>\n</tool_call>\n</think>\n\nDone.",
+       "reasoning(A <tool_call> then.) call(clock, , {}) text(Done.)", true},
+      {"qwen-xml", "As <tool_call>\n<function=example>\n</function>\n</tool_call> is.</think>Done.",
+       "reasoning(As <tool_call>\n<function=example>\n</function>\n</tool_call> is.) text(Done.)", true},
       {"qwen-xml", "Write <function=name> and <parameter=x>.", "text(Write <function=name> and <parameter=x>.)"},
       {"qwen-xml", "<tool_call>\n<function=clock>\n<parameter=a>\n1\n</parameter>\nhm</function>",
        "call(clock, , {\"a\": \"1\") text(\nhm</function>)"},
@@ -74,6 +78,11 @@ const std::vector<Golden>& Goldens() {
        "</｜DSML｜tool_calls>",
        "reasoning(why) call(get_weather, , {\"place\": \"12\", \"x\": [1]})", true},
 
+      {"deepseek-dsml",
+       "<｜DSML｜tool_calls>\n<｜DSML｜invoke name=\"clock\">\n<｜DSML｜parameter name=\"x\" string=\"false\">"
+       "[\"</｜DSML｜parameter>\"]</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜tool_calls>",
+       "call(clock, , {\"x\": [\"</｜DSML｜parameter>\"]})"},
+
       {"deepseek",
        "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>get_weather<｜tool▁sep｜>{\"place\": "
        "\"Köln\"}<｜tool▁call▁end｜><｜tool▁call▁begin｜>"
@@ -88,6 +97,10 @@ const std::vector<Golden>& Goldens() {
       {"deepseek", "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>clock<｜tool▁sep｜>{}<｜tool▁call▁end｜>oops",
        "call(clock, , {}) text(oops)"},
 
+      {"kimi",
+       "why<|tool_calls_section_begin|><|tool_call_begin|>functions.clock:0<|tool_call_argument_begin|>{}<|tool_call_end|>"
+       "<|tool_calls_section_end|>",
+       "reasoning(why) call(clock, functions.clock:0, {})", true},
       {"kimi",
        "<think>why</think>I "
        "look.<|tool_calls_section_begin|><|tool_call_begin|>functions.get_weather:0<|tool_call_argument_begin|>"
@@ -116,6 +129,87 @@ const std::vector<Golden>& Goldens() {
       {"llama", "<|python_tag|>brave_search.call(query=\"x\")", "text(<|python_tag|>brave_search.call(query=\"x\"))"},
       {"llama", "See {\"name\": \"clock\", \"parameters\": {}}", "text(See {\"name\": \"clock\", \"parameters\": {}})"},
 
+      {"hy",
+       "<tool_calls>\n<tool_call>get_weather<tool_sep>\n<arg_key>place</arg_key>\n<arg_value>Köln</arg_value>\n"
+       "<arg_key>days</arg_key>\n<arg_value>2</arg_value>\n</tool_call>\n<tool_call>clock<tool_sep>\n</tool_call>\n</tool_calls>",
+       "call(get_weather, , {\"place\": \"Köln\", \"days\": 2}) call(clock, , {})"},
+      {"hy-open",
+       "why</think:opensource>I look.<tool_calls:opensource>\n<tool_call:opensource>get_weather<tool_sep:opensource>\n"
+       "<arg_key:opensource>ok</arg_key:opensource>\n<arg_value:opensource>true</arg_value:opensource>\n"
+       "</tool_call:opensource>\n</tool_calls:opensource>",
+       "reasoning(why) text(I look.) call(get_weather, , {\"ok\": true})", true},
+
+      {"llama4", "{\"name\": \"get_weather\", \"parameters\": {\"place\": \"A\"}}{\"name\": \"clock\", \"parameters\": {}}",
+       "call(get_weather, , {\"place\": \"A\"}) call(clock, , {})"},
+      {"llama4", "<|python_start|>{\"name\": \"clock\", \"parameters\": {}}<|python_end|>", "call(clock, , {})"},
+      {"llama4", "<|python_start|>I look.<|python_end|>{\"name\": \"clock\", \"parameters\": {}}",
+       "text(I look.) call(clock, , {})"},
+      {"llama4",
+       "[get_weather(place='It\\'s \"A\"\\n', days=-2, ok=True, where={'lat': 50.9, \"lon\": null}, list=[1, (2,), 'é\\x41'], "
+       "maybe=None), clock()]",
+       "call(get_weather, , {\"place\": \"It's \\\"A\\\"\\n\", \"days\": -2, \"ok\": true, \"where\": {\"lat\": 50.9, \"lon\": "
+       "null}, "
+       "\"list\": [1, [2], \"é\\u0041\"], \"maybe\": null}) call(clock, , {})"},
+      {"llama4", "<|python_start|>[clock()]<|python_end|>", "call(clock, , {})"},
+      {"llama4", "[{\"name\": \"clock\", \"parameters\": {\"a\": 1}}, {\"name\": \"clock\"}]",
+       "call(clock, , {\"a\": 1}) call(clock, , {})"},
+      {"llama4", "[1](x), [sin(x=1)] and {}", "text([1](x), [sin(x=1)] and {})"},
+      {"llama4", "See [clock()]", "text(See [clock()])"},
+
+      {"lfm2", "<|tool_call_start|>[get_weather(place=\"A\", days=2), clock()]<|tool_call_end|>I look.",
+       "call(get_weather, , {\"place\": \"A\", \"days\": 2}) call(clock, , {}) text(I look.)"},
+      {"lfm2", "<think>why</think>I look.<|tool_call_start|>[mul(a = 1.5e3, b='', c=[],)]<|tool_call_end|>",
+       "reasoning(why) text(I look.) call(mul, , {\"a\": 1.5e3, \"b\": \"\", \"c\": []})"},
+      {"lfm2", "<|tool_call_start|>[clock(a=1, b=oops)]<|tool_call_end|>",
+       "call(clock, , {\"a\": 1, \"b\": ) text(oops)]<|tool_call_end|>)"},
+      {"lfm2", "A <|tool_call_start|>[clock]<|tool_call_end|>", "text(A <|tool_call_start|>[clock]<|tool_call_end|>)"},
+
+      {"command",
+       "<|START_THINKING|>why<|END_THINKING|><|START_ACTION|>[\n    {\"tool_call_id\": \"0\", \"tool_name\": \"get_weather\", "
+       "\"parameters\": {\"place\": \"A\"}},\n    {\"tool_call_id\": \"1\", \"tool_name\": \"clock\", \"parameters\": "
+       "{}}\n]<|END_ACTION|>",
+       "reasoning(why) call(get_weather, 0, {\"place\": \"A\"}) call(clock, 1, {})"},
+      {"command", "why<|END_THINKING|><|START_TEXT|>It is 4.<|END_TEXT|>", "reasoning(why) text(It is 4.)", true},
+      {"command", "<|START_RESPONSE|>It is 4.<|END_RESPONSE|>\n", "text(It is 4.)"},
+
+      {"solar",
+       "<|think|>why<|end|><|begin|>assistant<|content|>I "
+       "look.<|end|><|begin|>assistant<|tool_calls|><|tool_call:begin|>a1B2c3D4e5"
+       "<|tool_call:name|>get_weather<|tool_call:args|>{\"place\": \"A\"}<|tool_call:end|><|tool_call:begin|>f"
+       "<|tool_call:name|>clock<|tool_call:args|>{}<|tool_call:end|>",
+       "reasoning(why) text(I look.) call(get_weather, a1B2c3D4e5, {\"place\": \"A\"}) call(clock, f, {})"},
+      {"solar", "<|tool_calls|><|tool_call:begin|>f<|tool_call:name|>clock<|tool_call:args|>{}<|tool_call:end|><|calls|>",
+       "call(clock, f, {})"},
+      {"solar", "<|content|>It is 4.<|end|>", "text(It is 4.)"},
+
+      {"gemma4",
+       "<|channel>thought\nwhy\n<channel|>I "
+       "look.<|tool_call>call:get_weather{days:2,list:[1,<|\"|><b>\"<|\"|>],ok:true,place:<|\"|>A, "
+       "\\n}<|\"|>,where:{lat:50.9,lon:null}}<tool_call|><|tool_call>call:clock{}<tool_call|>",
+       "reasoning(why) text(I look.) call(get_weather, , {\"days\": 2, \"list\": [1, \"<b>\\\"\"], \"ok\": true, \"place\": \"A, "
+       "\\\\n}\", \"where\": {\"lat\": 50.9, \"lon\": null}}) call(clock, , {})"},
+      {"gemma4", "why<channel|><|tool_call>call:clock{\"a\":\"b\", <|\"|>c<|\"|>: None}<tool_call|>",
+       "reasoning(why) call(clock, , {\"a\": \"b\", \"c\": null})", true},
+      {"gemma4", "<|tool_call>call:clock{a:1,b:oops}<tool_call|>", "call(clock, , {\"a\": 1, \"b\": ) text(oops}<tool_call|>)"},
+
+      {"granite",
+       "<|tool_call|>[{\"name\": \"get_weather\", \"arguments\": {\"place\": \"A\"}}, {\"name\": \"clock\", \"arguments\": {}}]",
+       "call(get_weather, , {\"place\": \"A\"}) call(clock, , {})"},
+      {"granite", "<think>why</think>\n<response>It is 4.</response>", "reasoning(why) text(It is 4.)"},
+      {"granite", "<tool_call>[{\"name\": \"clock\"}] <|tool_call|>[]", "call(clock, , {}) text(<|tool_call|>[])"},
+
+      {"hunyuan",
+       "<think>\nwhy\n</think>\n<answer>\nI look.\n<tool_calls>[{\"name\": \"get_weather\", \"arguments\": {\"place\": \"A\"}}, "
+       "{\"name\": \"clock\", \"arguments\": {}}]</tool_calls>\n</answer>",
+       "reasoning(why) text(I look.) call(get_weather, , {\"place\": \"A\"}) call(clock, , {})"},
+      {"hunyuan", "<answer>\nWrite <answer>x</answer> \n.\n</answer>\n", "text(Write <answer>x</answer> \n.)"},
+
+      {"hunyuan", "<think>\n\n</think>\n助手：In which place?", "text(In which place?)"},
+
+      {"ernie", "why\n</think>\n\n<response>\nIt is 4.\n</response>\n", "reasoning(why) text(It is 4.)", true},
+      {"ernie", "why\n</think>\n\n\n<tool_call>\n{\"name\": \"clock\", \"arguments\": {}}\n</tool_call>\n",
+       "reasoning(why) call(clock, , {})", true},
+
       {"harmony", "<|channel|>analysis<|message|>2 + 2 < 5<|end|><|start|>assistant<|channel|>final<|message|>It is 4.",
        "reasoning(2 + 2 < 5) text(It is 4.)"},
       {"harmony",
@@ -143,6 +237,13 @@ const std::vector<Golden>& Goldens() {
       {"llama", "<|python_tag|>{\"na", ""},
       {"llama", "{\"name\": \"get_weather\", \"param", ""},
       {"llama", "{\"name\": \"Ann\", \"age\": 4", "text({\"name\": \"Ann\", \"age\": 4)"},
+      {"hy", "<tool_calls>\n<tool_call>get_weather<tool_s", ""},
+      {"gemma4", "I look.<|tool_call>call:get_wea", "text(I look.)"},
+      {"hunyuan", "I look.</answer><tool_calls>[{\"na", "text(I look.)"},
+      {"hunyuan", "I look.</answer>x", "text(I look.</answer>x)"},
+      {"solar", "<|think|>why<|end|><|begin|>assistant<|tool_calls|><|tool_call:begin|>ab", "reasoning(why)"},
+      {"llama4", "[get_weather", "text([get_weather)"},
+      {"lfm2", "<|tool_call_start|>[get_wea", ""},
       {"harmony", "<|channel|>commentary to=functions.get_wea", ""},
       {"harmony", "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant to=functions.clock<|channel|>commentary<|message|>",
        "reasoning(Hm.)"},
