@@ -29,9 +29,11 @@ class PassingCall {
 
  protected:
   // `start` keeps the call alive.
-  void Go(std::function<void()> start) {
+  void Go(grpc::ClientContext& context, std::function<void()> start) {
     if (passage_ == nullptr) return start();
-    passage_->Enter(this, bytes_, [this, start = std::move(start)] {
+    passage_->Enter(this, bytes_, [this, &context, start = std::move(start)](bool to_daemon) {
+      if (!to_daemon) context.TryCancel();
+      given_up_ = !to_daemon;
       start();
       request_.reset();
     });
@@ -40,9 +42,14 @@ class PassingCall {
   void Leave() {
     if (passage_ != nullptr) passage_->Leave(this);
   }
+  // Of a call that ended so.
+  grpc::Status StatusOf(const grpc::Status& ended) const {
+    return given_up_ ? grpc::Status(grpc::StatusCode::UNAVAILABLE, "the daemon is not reached") : ended;
+  }
 
  private:
   Passage* passage_ = nullptr;
+  bool given_up_ = false;  // before it was started
   size_t bytes_ = 0;
   std::shared_ptr<const void> request_, connection_;
 };
@@ -76,7 +83,7 @@ class StreamCall final : public grpc::ClientReadReactor<Response>,
     self_ = this->shared_from_this();
     begin(&context_, this);
     this->AddHold();  // reads are begun from outside of reactions
-    Go([self = self_] { self->StartCall(); });
+    Go(context_, [self = self_] { self->StartCall(); });
     Next();
   }
 
@@ -127,7 +134,7 @@ class StreamCall final : public grpc::ClientReadReactor<Response>,
   void OnDone(const grpc::Status& status) override {
     const auto self = std::move(self_);
     Leave();
-    std::exchange(reader_, nullptr)->OnEnd(status);
+    std::exchange(reader_, nullptr)->OnEnd(StatusOf(status));
     count_.Remove();
   }
 
@@ -159,7 +166,7 @@ class UnaryCall final : public grpc::ClientUnaryReactor,
     done_ = std::move(done);
     self_ = this->shared_from_this();
     begin(&context_, &response_, this);
-    Go([self = self_] { self->StartCall(); });
+    Go(context_, [self = self_] { self->StartCall(); });
   }
 
   // Once it has ended with OK.
@@ -178,7 +185,7 @@ class UnaryCall final : public grpc::ClientUnaryReactor,
   void OnDone(const grpc::Status& status) override {
     const auto self = std::move(self_);
     Leave();
-    std::exchange(done_, nullptr)(status, response_);  // what it holds is gone before the count falls
+    std::exchange(done_, nullptr)(StatusOf(status), response_);  // what it holds is gone before the count falls
     count_.Remove();
   }
 

@@ -181,6 +181,7 @@ void Daemon::OnWatchEnded(const grpc::Status& status) {
       spdlog::warn("the daemon is not reached: {}", status.error_message());
     }
   }
+  large_passage_.EndWaiting();
   WatchAgain();
 }
 

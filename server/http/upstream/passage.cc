@@ -6,18 +6,18 @@
 
 namespace moed::http {
 
-void Passage::Enter(const void* call, size_t bytes, std::function<void()> go) {
+void Passage::Enter(const void* call, size_t bytes, Go go) {
   {
     absl::MutexLock lock(&mutex_);
     if (!waiting_.empty() || !HasRoom(bytes)) return waiting_.push_back({call, bytes, std::move(go)});
     under_way_[call] = bytes;
     bytes_ += bytes;
   }
-  go();
+  go(/*to_daemon=*/true);
 }
 
 void Passage::Leave(const void* call) {
-  std::vector<std::function<void()>> going;
+  std::vector<Go> going;
   {
     absl::MutexLock lock(&mutex_);
     if (const auto waits = std::ranges::find(waiting_, call, &Request::call); waits != waiting_.end()) {
@@ -35,7 +35,16 @@ void Passage::Leave(const void* call) {
       waiting_.pop_front();
     }
   }
-  for (const auto& go : going) go();
+  for (const Go& go : going) go(/*to_daemon=*/true);
+}
+
+void Passage::EndWaiting() {
+  std::deque<Request> ended;
+  {
+    absl::MutexLock lock(&mutex_);
+    ended.swap(waiting_);
+  }
+  for (const Request& request : ended) request.go(/*to_daemon=*/false);
 }
 
 }  // namespace moed::http

@@ -19,16 +19,21 @@ class Passage {
   // A request that is larger goes alone.
   explicit Passage(size_t most_bytes) : most_bytes_(most_bytes) {}
 
+  // Told how a request goes: to the daemon, or nowhere, to the end of its call.
+  using Go = std::function<void(bool to_daemon)>;
+
   // Has `go` called once, at once or when others have arrived. `call`: its name.
-  void Enter(const void* call, size_t bytes, std::function<void()> go);
+  void Enter(const void* call, size_t bytes, Go go);
   // It has arrived, or is cancelled: one that waits goes, to its end. Without effect where it has left before.
   void Leave(const void* call);
+  // The daemon is not reached: nobody waits for it.
+  void EndWaiting();
 
  private:
   struct Request {
     const void* call;
     size_t bytes;
-    std::function<void()> go;
+    Go go;
   };
   bool HasRoom(size_t bytes) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return bytes_ == 0 || bytes_ + bytes <= most_bytes_; }
 
