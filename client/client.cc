@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "core/base/status.h"
 #include "core/base/utf8.h"
@@ -23,7 +25,7 @@ std::chrono::system_clock::time_point After(double seconds) {
 
 int Milliseconds(double seconds) { return static_cast<int>(std::clamp(seconds * 1e3, 1.0, 1e9)); }
 
-// What google.rpc.BadRequest and RetryInfo add to a status, as text.
+// What google.rpc.BadRequest and RetryInfo add to a status that does not say it itself, as text.
 std::string DetailText(const grpc::Status& status) {
   google::rpc::Status rich;
   if (status.error_details().empty() || !rich.ParseFromString(status.error_details())) return "";
@@ -33,7 +35,8 @@ std::string DetailText(const grpc::Status& status) {
     google::rpc::RetryInfo retry;
     if (detail.UnpackTo(&bad)) {
       for (const auto& violation : bad.field_violations()) {
-        text += StrCat("\n  ", violation.field(), ": ", violation.description());
+        const std::string said = StrCat(violation.field(), ": ", violation.description());
+        if (status.error_message().find(said) == std::string::npos) text += "\n  " + said;
       }
     } else if (detail.UnpackTo(&retry)) {
       text += StrCat("\n  retry after ", retry.retry_delay().seconds() + retry.retry_delay().nanos() * 1e-9, " s");
@@ -75,10 +78,30 @@ absl::Status CheckToken(const std::string& address, const ClientOptions& options
 }
 
 // gRPC would end a call whose strings are no UTF-8 with a status that names nothing.
-absl::Status CheckText(const std::string& text) {
+absl::Status CheckText(const std::string& field, const std::string& text) {
   const size_t valid = ValidUtf8Prefix(text);
   if (valid == text.size()) return absl::OkStatus();
-  return InvalidArgument("the text is not UTF-8: byte ", valid, " starts no valid character");
+  return InvalidArgument(field == "text" ? "the text" : field, " is not UTF-8: byte ", valid, " starts no valid character");
+}
+
+absl::Status CheckTexts(const google::protobuf::Message& message) {
+  const google::protobuf::Reflection& reflection = *message.GetReflection();
+  std::vector<const google::protobuf::FieldDescriptor*> fields;
+  reflection.ListFields(message, &fields);
+  for (const google::protobuf::FieldDescriptor* field : fields) {
+    const bool repeated = field->is_repeated();
+    const int values = repeated ? reflection.FieldSize(message, field) : 1;
+    for (int i = 0; i < values; ++i) {
+      if (field->type() == field->TYPE_STRING) {
+        MOED_RETURN_IF_ERROR(CheckText(
+            field->name(), repeated ? reflection.GetRepeatedString(message, field, i) : reflection.GetString(message, field)));
+      } else if (field->type() == field->TYPE_MESSAGE) {
+        MOED_RETURN_IF_ERROR(
+            CheckTexts(repeated ? reflection.GetRepeatedMessage(message, field, i) : reflection.GetMessage(message, field)));
+      }
+    }
+  }
+  return absl::OkStatus();
 }
 
 // What is no header's value stays away: gRPC would end the call.
@@ -87,13 +110,6 @@ void NameSession(grpc::ClientContext& context, const std::string& session_id) {
   if (!session_id.empty() && std::all_of(session_id.begin(), session_id.end(), prints)) {
     context.AddMetadata("moe-session-id", session_id);
   }
-}
-
-absl::Status CheckTexts(const moe::v1::ChatRequest& request) {
-  for (const auto& message : request.messages()) {
-    for (const auto& part : message.content()) MOED_RETURN_IF_ERROR(CheckText(part.text()));
-  }
-  return absl::OkStatus();
 }
 
 }  // namespace
@@ -189,13 +205,13 @@ absl::Status Client::Stream(absl::FunctionRef<bool(const Response&)> on_response
 absl::Status Client::GenerateStream(const moe::v1::GenerateRequest& request,
                                     absl::FunctionRef<bool(const moe::v1::GenerateResponse&)> on_response,
                                     Cancellation* cancellation) {
-  MOED_RETURN_IF_ERROR(CheckText(request.text()));
+  MOED_RETURN_IF_ERROR(CheckTexts(request));
   return Stream<moe::v1::GenerateResponse>(on_response, cancellation, request.session_id(),
                                            [&](auto* context) { return inference_->GenerateStream(context, request); });
 }
 
 absl::StatusOr<moe::v1::GenerateResponse> Client::Generate(const moe::v1::GenerateRequest& request, Cancellation* cancellation) {
-  MOED_RETURN_IF_ERROR(CheckText(request.text()));
+  MOED_RETURN_IF_ERROR(CheckTexts(request));
   return Unary<moe::v1::GenerateResponse>(
       cancellation, [&](auto* context, auto* out) { return inference_->Generate(context, request, out); }, request.session_id());
 }
@@ -214,13 +230,13 @@ absl::StatusOr<moe::v1::ChatResponse> Client::Chat(const moe::v1::ChatRequest& r
 }
 
 absl::StatusOr<moe::v1::ScoreResponse> Client::Score(const moe::v1::ScoreRequest& request, Cancellation* cancellation) {
-  MOED_RETURN_IF_ERROR(CheckText(request.text()));
+  MOED_RETURN_IF_ERROR(CheckTexts(request));
   return Unary<moe::v1::ScoreResponse>(cancellation,
                                        [&](auto* context, auto* out) { return inference_->Score(context, request, out); });
 }
 
 absl::StatusOr<moe::v1::TokenizeResponse> Client::Tokenize(const moe::v1::TokenizeRequest& request) {
-  MOED_RETURN_IF_ERROR(CheckText(request.text()));
+  MOED_RETURN_IF_ERROR(CheckTexts(request));
   return Unary<moe::v1::TokenizeResponse>(nullptr,
                                           [&](auto* context, auto* out) { return inference_->Tokenize(context, request, out); });
 }
@@ -233,6 +249,7 @@ absl::StatusOr<moe::v1::DetokenizeResponse> Client::Detokenize(const moe::v1::De
 absl::Status Client::DeleteSession(const std::string& session_id) {
   moe::v1::DeleteSessionRequest request;
   request.set_session_id(session_id);
+  MOED_RETURN_IF_ERROR(CheckTexts(request));
   return Unary<moe::v1::DeleteSessionResponse>(
              nullptr, [&](auto* context, auto* out) { return inference_->DeleteSession(context, request, out); }, session_id)
       .status();
@@ -270,6 +287,7 @@ absl::StatusOr<moe::v1::ListSessionsResponse> Client::ListSessions(int most) {
 absl::Status Client::Abort(const std::string& request_id) {
   moe::v1::AbortRequest request;
   request.set_request_id(request_id);
+  MOED_RETURN_IF_ERROR(CheckTexts(request));
   return Unary<moe::v1::AbortResponse>(nullptr, [&](auto* context, auto* out) { return control_->Abort(context, request, out); })
       .status();
 }
@@ -308,6 +326,7 @@ absl::StatusOr<uint64_t> Client::RestoreResidency() {
 absl::Status Client::SetLogLevel(const std::string& level) {
   moe::v1::SetLogLevelRequest request;
   request.set_level(level);
+  MOED_RETURN_IF_ERROR(CheckTexts(request));
   return Unary<moe::v1::SetLogLevelResponse>(
              nullptr, [&](auto* context, auto* out) { return control_->SetLogLevel(context, request, out); })
       .status();
@@ -325,7 +344,7 @@ absl::Status Client::Undrain() {
 absl::Status Client::LoadModel(const moe::v1::LoadModelRequest& request,
                                absl::FunctionRef<bool(const moe::v1::LoadModelProgress&)> on_progress,
                                Cancellation* cancellation) {
-  MOED_RETURN_IF_ERROR(CheckText(request.store()));
+  MOED_RETURN_IF_ERROR(CheckTexts(request));
   return Stream<moe::v1::LoadModelProgress>(on_progress, cancellation, "",
                                             [&](auto* context) { return control_->LoadModel(context, request); });
 }

@@ -95,8 +95,8 @@ absl::Status AddLogitBias(const std::string& entry, moe::v1::Sampling& sampling)
   const auto id = ParseNumber<int32_t>(std::string_view(entry).substr(0, equals));
   const auto bias = ParseNumber<float>(std::string_view(entry).substr(std::min(equals + 1, entry.size())));
   if (!id || !bias) return UsageError("--logit-bias '", entry, "': expected ID=BIAS, for example 17=-2.5");
-  (*sampling.mutable_logit_bias())[*id] = *bias;
-  return absl::OkStatus();
+  if (sampling.mutable_logit_bias()->insert({*id, *bias}).second) return absl::OkStatus();
+  return UsageError("--logit-bias '", entry, "': the token stands twice");
 }
 
 }  // namespace

@@ -14,6 +14,13 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
+// Whole numbers in all of their digits.
+std::string Shown(double value) {
+  constexpr double kMostWhole = 1e15;
+  const bool whole = std::abs(value) < kMostWhole && std::trunc(value) == value;
+  return value == kInfinity ? "infinity" : whole ? StrCat(static_cast<int64_t>(value)) : StrCat(value);
+}
+
 struct Range {
   double low;
   double high;
@@ -23,15 +30,12 @@ struct Range {
   bool Holds(double value) const {  // never a NaN
     return (low_excluded ? value > low : value >= low) && (high_excluded ? value < high : value <= high);
   }
-  std::string Text() const {
-    return StrCat(low_excluded ? "(" : "[", low, ", ", high == kInfinity ? std::string("infinity") : StrCat(high),
-                  high_excluded ? ")" : "]");
-  }
+  std::string Text() const { return StrCat(low_excluded ? "(" : "[", Shown(low), ", ", Shown(high), high_excluded ? ")" : "]"); }
 };
 
 absl::Status CheckRange(std::string_view field, double value, const Range& range) {
   if (range.Holds(value)) return absl::OkStatus();
-  return InvalidArgument(field, ": ", value, " is not in ", range.Text());
+  return InvalidArgument(field, ": ", Shown(value), " is not in ", range.Text());
 }
 
 struct SamplingRule {

@@ -40,9 +40,18 @@ struct Property {
   bool needed;
 };
 
+// Below it references lead to places of another schema.
+bool HasInnerId(const Json& schema) {
+  return std::any_of(schema.begin(), schema.end(), [](const Json& part) {
+    if (!part.is_structured()) return false;
+    return (part.is_object() && part.contains("$id") && part["$id"].is_string()) || HasInnerId(part);
+  });
+}
+
 class Compiler {
  public:
-  Compiler(const Json& root, ProgramBuilder& builder, JsonRules& json) : root_(root), builder_(builder), json_(json) {}
+  Compiler(const Json& root, ProgramBuilder& builder, JsonRules& json)
+      : root_(root), builder_(builder), json_(json), has_inner_id_(HasInnerId(root)) {}
   absl::StatusOr<Pc> Build(std::string_view pointer, Pc next);
 
  private:
@@ -76,6 +85,7 @@ class Compiler {
   const Json& root_;
   ProgramBuilder& builder_;
   JsonRules& json_;
+  const bool has_inner_id_;
   std::map<std::string, uint32_t> references_;
   std::map<std::string, const Json*> targets_;
   std::map<std::string, uint32_t> formats_;
@@ -202,6 +212,7 @@ absl::StatusOr<Pc> Compiler::Body(const Json& schema, const std::string& path, i
 
 absl::StatusOr<Pc> Compiler::Reference(const Json& schema, const std::string& path, int depth) {
   if (!schema["$ref"].is_string()) return At(path, "'$ref' is ", ShownJson(schema["$ref"]));
+  if (has_inner_id_) return At(path, "'$ref' in a schema that has an '$id' below its top is not supported");
   const auto reference = schema["$ref"].get<std::string>();
   const Json* target = Target(reference);
   if (target == nullptr) return At(path, "'$ref' is ", ShownJson(schema["$ref"]), ", which is nothing in this schema");

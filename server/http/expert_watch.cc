@@ -88,10 +88,10 @@ class Watch final : public std::enable_shared_from_this<Watch> {
     moe::v1::GetExpertMapRequest request;
     request.set_since(map_.now());
     std::make_shared<UnaryCall<moe::v1::ExpertMap>>(daemon_.calls())
-        ->Start(done, [&](grpc::ClientContext* context, moe::v1::ExpertMap* map, auto callback) {
+        ->Start(done, [&](grpc::ClientContext* context, moe::v1::ExpertMap* map, auto* call) {
           context->set_deadline(asked_ + kDeadline);
           PresentToken(token_, *context);
-          daemon_.control().async()->GetExpertMap(context, &request, map, std::move(callback));
+          daemon_.control().async()->GetExpertMap(context, &request, map, call);
         });
   }
 
@@ -101,10 +101,10 @@ class Watch final : public std::enable_shared_from_this<Watch> {
     };
     const moe::v1::GetStatsRequest request;
     std::make_shared<UnaryCall<moe::v1::Stats>>(daemon_.calls())
-        ->Start(done, [&](grpc::ClientContext* context, moe::v1::Stats* stats, auto callback) {
+        ->Start(done, [&](grpc::ClientContext* context, moe::v1::Stats* stats, auto* call) {
           context->set_deadline(asked_ + kDeadline);
           PresentToken(token_, *context);
-          daemon_.control().async()->GetStats(context, &request, stats, std::move(callback));
+          daemon_.control().async()->GetStats(context, &request, stats, call);
         });
   }
 

@@ -75,6 +75,8 @@ std::vector<Route> MakeRoutes(Daemon& daemon, const ModelNames& models, ExpertWa
       {"POST", "/v1/completions", false, OpenAiError, [&](const auto& exchange) { HandleCompletion(daemon, models, exchange); }},
       {"POST", "/v1/chat/completions", false, OpenAiError, [&](const auto& exchange) { HandleChat(daemon, models, exchange); }},
       {"POST", "/v1/responses", false, OpenAiError, [&](const auto& exchange) { HandleResponses(daemon, models, exchange); }},
+      {"POST", "/v1/responses/input_tokens", false, OpenAiError,
+       [&](const auto& exchange) { HandleInputTokens(daemon, models, exchange); }},
       {"POST", "/v1/messages", false, AnthropicError, [&](const auto& exchange) { HandleMessages(daemon, models, exchange); },
        /*tensors=*/false, Scope::kInfer, kAnthropicId},
       {"POST", "/v1/messages/count_tokens", false, AnthropicError,

@@ -137,6 +137,10 @@ class CallReactor : public Reactor, public ResponseTransport<Encoded> {
   }
 
  protected:
+  // gRPC's clients may ask again by themselves where a call was lost; not where this server has refused it.
+  void MarkRefusal(const grpc::Status& status) {
+    if (status.error_code() == grpc::StatusCode::UNAVAILABLE) context_->AddTrailingMetadata("grpc-retry-pushback-ms", "-1");
+  }
   void OperationDone(bool ok) {
     call_->Guarded([&] {
       call_->pump().OperationDone(ok);
@@ -161,6 +165,7 @@ class UnaryReactor final : public CallReactor<grpc::ServerUnaryReactor, CallType
  private:
   void SendMessage(const Encoded*) override { MOED_CHECK(false); }  // a pump that does not stream never sends one
   void SendFinish(const Encoded* last, const grpc::Status& status) override {
+    this->MarkRefusal(status);
     if (last != nullptr) *response_ = ToByteBuffer(*last);
     this->Finish(status);
   }
@@ -180,6 +185,7 @@ class StreamReactor final : public CallReactor<grpc::ServerWriteReactor<grpc::By
     this->StartWrite(&written_);
   }
   void SendFinish(const Encoded* last, const grpc::Status& status) override {
+    this->MarkRefusal(status);
     if (last == nullptr) return this->Finish(status);
     written_ = ToByteBuffer(*last);
     this->StartWriteAndFinish(&written_, grpc::WriteOptions(), status);

@@ -356,6 +356,8 @@ TEST_F(CommandsTest, ExitCodesSayWhatWentWrong) {
       {"generate --prompt x --fidelity loose", kExitUsage, "bounded:X"},
       {"generate --prompt x --logit-bias 7", kExitUsage, "ID=BIAS"},
       {"generate --prompt x --logit-bias 7=", kExitUsage, "ID=BIAS"},
+      {"generate --prompt x --logit-bias 7=1 --logit-bias 7=2", kExitUsage, "'7=2': the token stands twice"},
+      {"generate --prompt x --stop \xff", kExitInvalid, "stop_strings is not UTF-8: byte 0 starts no valid character"},
       {"generate --prompt x --seed 18446744073709551616", kExitUsage, "whole number from 0 to 18446744073709551615"},
       {"generate --prompt x --seed -1", kExitUsage, "'-1' is no whole number"},
       {"generate --prompt x --seed 1 --seed 1", kExitUsage, "--seed is given 2 times"},
@@ -391,6 +393,10 @@ TEST_F(CommandsTest, ExitCodesSayWhatWentWrong) {
     EXPECT_THAT(outcome.errors, HasSubstr(test.says)) << test.arguments;
   }
   EXPECT_EQ(RunAt("nonsense", "info").code, kExitUsage);
+  EXPECT_EQ(Run("session delete \xff").errors,
+            "moectl: INVALID_ARGUMENT: session_id is not UTF-8: byte 0 starts no valid character\n");
+  EXPECT_EQ(Run("session delete ''").errors,
+            "moectl: INVALID_ARGUMENT: invalid request: session_id: empty: name the conversation to forget\n");
   server_.state().SetRefusing();
   EXPECT_EQ(Run("generate --prompt x").code, kExitNoServer);
 }

@@ -38,6 +38,13 @@ moectl generate --prompt Once --max-new-tokens 8 >/dev/null 2>&1
 systemctl stop moed moed-http
 echo "states: $(systemctl is-failed moed moed-http | tr '\n' ' ')"
 echo "kept: $(cd /var/cache/moed && ls | tr '\n' ' ')"
+settings MOED_LOG_LEVEL=loud
+echo MOED_HTTP_LOG_LEVEL=loud >/etc/moed/moed-http.env
+for unit in moed moed-http; do
+    systemctl start $unit 2>/dev/null
+    until_true systemctl is-failed $unit
+    echo "$unit with a wrong setting: $(systemctl show --property ExecMainStatus --property NRestarts --value $unit | sort -r | tr '\n' ' ')"
+done
 settings MOED_MEMORY_BUDGET=4MiB
 systemctl start moed 2>/dev/null
 echo "too little memory: $?"

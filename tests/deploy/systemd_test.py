@@ -47,6 +47,8 @@ class Units(RealProgramsTest):
                 "after SIGKILL": "0",
                 "states": "inactive inactive",
                 "kept": "learned requests residency",
+                "moed with a wrong setting": "2 0",
+                "moed-http with a wrong setting": "2 0",
                 "too little memory": "1",
                 "the smallest budget that works": said.get("the smallest budget that works"),
             },

@@ -81,7 +81,7 @@ const CheckCase kWrong[] = {
        r.sampling.logit_bias = {{TokenId(7), kNaN}};
      }},
     {"stopping.max_new_tokens", "0 is not in [1, 20]", [](auto& r) { r.stopping.max_new_tokens = 0; }},
-    {"stopping.max_new_tokens", "21", [](auto& r) { r.stopping.max_new_tokens = 21; }},
+    {"stopping.max_new_tokens", "2147483647 is not in [1, 20]", [](auto& r) { r.stopping.max_new_tokens = 2147483647; }},
     {"stopping.min_new_tokens", "-1", [](auto& r) { r.stopping.min_new_tokens = -1; }},
     {"stopping.min_new_tokens", "6 is not in [0, 5]",
      [](auto& r) { r.stopping.max_new_tokens = 5, r.stopping.min_new_tokens = 6; }},

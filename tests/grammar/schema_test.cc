@@ -374,6 +374,8 @@ TEST(JsonSchema, RefusalsNamePlaceAndKeyword) {
       {R"({"type": "array", "minItems": 2, "maxItems": 1})", "no text can be what it says"},
       {R"({"properties": {"a": {"$ref": "#"}}, "required": ["a"]})", "no text can be what it says"},
       {R"({"$ref": "#"})", "no text can be what it says"},
+      {R"({"$ref": "#/$defs/a", "$defs": {"a": {"$id": "b", "const": 1}}})",
+       "at /: '$ref' in a schema that has an '$id' below its top is not supported"},
       {R"({"type": "string", "minLength": 65536})", "its automaton has more than 65536 instructions"},
   };
   for (const auto& [schema, words] : kRefused) {
@@ -389,6 +391,16 @@ TEST(JsonSchema, RefusalsNamePlaceAndKeyword) {
   for (int i = 0; i < 10'000; ++i) deep += R"({"items":)";
   EXPECT_FALSE(Grammar::FromJsonSchema(deep).ok());
   EXPECT_FALSE(Grammar::FromJsonSchema(std::string(100'000, ' ')).ok());
+}
+
+TEST(JsonSchema, KeywordsThatAreNotHeldAreRefusedByName) {
+  for (const char* keyword :
+       {"not", "if", "then", "else", "contains", "minContains", "maxContains", "minProperties", "maxProperties",
+        "dependentRequired", "dependentSchemas", "unevaluatedItems", "unevaluatedProperties", "$anchor", "$dynamicRef",
+        "$dynamicAnchor", "$vocabulary", "dependencies", "additionalItems"}) {
+    const auto grammar = Grammar::FromJsonSchema(StrCat(R"({"type": "object", ")", keyword, R"(": {}})"));
+    EXPECT_EQ(grammar.status().message(), StrCat("at /: the keyword '", keyword, "' is not supported"));
+  }
 }
 
 std::string Times(int times, const std::string& part) {

@@ -161,6 +161,7 @@ class CompletionsTest(OpenAiTestCase):
             ({"stop": ["x"] * 17}, "stop"),
             ({"stop": [5]}, "stop[0]"),
             ({"logit_bias": {"x": 1}}, "logit_bias"),
+            ({"logit_bias": {"5": 1, "05": 2}}, "logit_bias[5]"),
             ({"stream_options": {"what": 1}}, "stream_options.what"),
             ({"extra_body": {"guided_json": {}}}, "guided_json"),
             ({"extra_body": {"fidelity": "some"}}, "fidelity"),

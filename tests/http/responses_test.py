@@ -103,6 +103,22 @@ class ResponsesTest(ConversationTest):
         self.assertEqual(set(usage["input_tokens_details"]), {"cached_tokens", "cache_write_tokens"})
         self.assertEqual(set(usage["output_tokens_details"]), {"reasoning_tokens"})
 
+    def test_tokens_of_an_input_can_be_counted(self) -> None:
+        wanted = {"instructions": "Be brief.", "tools": [TOOL], "text": {"format": {"type": "json_object"}}}
+        for given, more in (
+            (QUESTION, {}),
+            ([message(QUESTION), CALL, RESULT], {"instructions": "Be brief."}),
+            (QUESTION, wanted),
+        ):
+            counted = self.client.responses.input_tokens.count(model=MODEL, input=given, **more)
+            self.assertEqual(counted.object, "response.input_tokens")
+            self.assertEqual(counted.input_tokens, self.ask(given, **more).usage.input_tokens)
+        with self.assertRaises(openai.BadRequestError) as caught:
+            self.client.responses.input_tokens.count(model=MODEL, input=[message("x"), {**CALL, "arguments": "5"}])
+        self.assertEqual(caught.exception.param, "input[1].arguments")
+        with self.assertRaises(openai.NotFoundError):
+            self.client.responses.input_tokens.count(model="gpt-4o", input=QUESTION)
+
     def test_an_answer_that_ends_by_itself_is_complete(self) -> None:
         text = self.ask().output_text
         answer = self.ask(extra_body={"stop": text[10:14]})

@@ -6,13 +6,15 @@ import re
 import socket
 import struct
 import sys
+import threading
 import urllib.parse
+from concurrent import futures
 from typing import Any, ClassVar
 
 import grpc
 
 from tests.http.front import CALL_SECONDS, Front, front_of_nobody
-from tests.http.scripted_daemon import ScriptedDaemon, ScriptedDaemonTest
+from tests.http.scripted_daemon import ScriptedDaemon, ScriptedDaemonTest, serving
 from tests.real_programs import main
 
 pb: Any = None  # made from proto/ when the tests begin
@@ -40,6 +42,7 @@ class Refuser:
         self.retry_seconds: int | None = None
         self.answer: Any = None
         self.peers: list[str] = []  # of the calls
+        self.together: threading.Barrier | None = None
 
     def daemon(self) -> ScriptedDaemon:
         methods = ("Chat", "Generate", "CountTokens")
@@ -47,6 +50,9 @@ class Refuser:
 
     def respond(self, _: bytes, context: Any) -> bytes:
         self.peers.append(context.peer())
+        if self.together is not None:
+            context.send_initial_metadata(())
+            self.together.wait(CALL_SECONDS)
         if self.answer is not None:
             answer: bytes = self.answer.SerializeToString()
             return answer
@@ -54,6 +60,52 @@ class Refuser:
             context.set_trailing_metadata((("grpc-status-details-bin", retry_info(self.retry_seconds)),))
         context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "Received message larger than max (1400051 vs. 1310720)")
         raise AssertionError
+
+
+class Breaker:
+    """Passes bytes on between its address and another, and breaks the first connection that sends more than so many."""
+
+    def __init__(self, target: str, most_bytes: int) -> None:
+        host, port = target.split(":")
+        self._target = (host, int(port))
+        self._left = most_bytes
+        self.broken = 0
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        self._threads = [threading.Thread(target=self._accept, daemon=True)]
+        self._threads[0].start()
+
+    def close(self) -> None:
+        """Once its connections have ended."""
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        for thread in self._threads:
+            thread.join()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                self._threads.append(threading.Thread(target=self._serve, args=self._listener.accept()[:1], daemon=True))
+                self._threads[-1].start()
+
+    def _serve(self, near: socket.socket) -> None:
+        with near, socket.create_connection(self._target) as far:
+            back = threading.Thread(target=self._pass, args=(far, near, sys.maxsize), daemon=True)
+            back.start()
+            self._pass(near, far, self._left)
+            back.join()
+
+    def _pass(self, one: socket.socket, other: socket.socket, most: int) -> None:
+        with contextlib.suppress(OSError):
+            while data := one.recv(1 << 16):
+                most -= len(data)
+                if most < 0 and self.broken == 0:
+                    self.broken = 1
+                    break
+                other.sendall(data)
+        for each in (one, other):
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
 
 
 class UpstreamTest(ScriptedDaemonTest):
@@ -73,7 +125,7 @@ class UpstreamTest(ScriptedDaemonTest):
         from moe.v1 import inference_pb2 as pb
 
     def setUp(self) -> None:
-        self.daemon.retry_seconds = self.daemon.answer = None
+        self.daemon.retry_seconds = self.daemon.answer = self.daemon.together = None
         self.daemon.peers.clear()
 
     def headers_of(self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> tuple[int, Any, Any]:
@@ -124,8 +176,27 @@ class UpstreamTest(ScriptedDaemonTest):
                 self.assertEqual(self.headers_of("POST", path, body)[0], 413, path)
             peers.setdefault(text, set()).update(self.daemon.peers)
             self.daemon.peers.clear()
-        self.assertEqual([len(peers[small]), len(peers[large])], [1, 1])
-        self.assertNotEqual(peers[small], peers[large])
+        self.assertEqual(len(peers[small]), 1)
+        self.assertFalse(peers[small] & peers[large])
+
+    def test_large_requests_share_no_connection_and_wait_only_until_one_has_arrived(self) -> None:
+        """They take more than may be on its way at once, and none is answered before all are there."""
+        many = 3
+        self.daemon.together = threading.Barrier(many)
+        body = {"model": NAME, "prompt": "x" * (700 << 10)}
+        with futures.ThreadPoolExecutor(many) as pool:
+            asked = [pool.submit(self.front.post, "/v1/completions", body) for _ in range(many)]
+            self.assertEqual([each.result()[0] for each in asked], [413] * many)
+        self.assertEqual(len(set(self.daemon.peers)), many)
+
+    def test_a_large_request_whose_connection_breaks_is_sent_again(self) -> None:
+        address = self.enterContext(serving(self.daemon.daemon()))
+        breaker = self.enterContext(contextlib.closing(Breaker(address, most_bytes=1 << 20)))
+        front = self.enterContext(contextlib.closing(Front(self.binaries, breaker.address, "--model-name", NAME)))
+        front.wait_until_ready()
+        body = {"model": NAME, "prompt": "x" * (2 << 20)}
+        self.assertEqual(front.post("/v1/completions", body)[0], 413)
+        self.assertEqual((breaker.broken, len(self.daemon.peers)), (1, 1))
 
     def test_names_in_paths_may_be_escaped(self) -> None:
         for quoted in ("Qwen%2FQwen3%2030B:q4", "Qwen/Qwen3%2030B%3aq4"):

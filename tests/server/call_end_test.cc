@@ -83,8 +83,11 @@ TEST(AdmissionTest, UnavailableWhileLoadingAndWhileDrainingWithHealthToMatch) {
   moe::v1::DrainResponse drained;
   ASSERT_TRUE(server.control().Drain(&context, {}, &drained).ok());
   EXPECT_EQ(drained.waiting(), 1);
-  const grpc::Status refused = Generate(server, TextRequest("x"));
+  grpc::ClientContext call;
+  moe::v1::GenerateResponse nothing;
+  const grpc::Status refused = server.inference().Generate(&call, TextRequest("x"), &nothing);
   EXPECT_EQ(refused.error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(call.GetServerTrailingMetadata().count("grpc-retry-pushback-ms"), 1) << "gRPC does not ask again by itself";
   EXPECT_EQ(refused.error_message(), "the server is draining: it takes no new requests") << "it may be undrained";
   EXPECT_EQ(HttpGet(server.metrics_address(), "/readyz").code, 503);
   EXPECT_EQ(HttpGet(server.metrics_address(), "/healthz").code, 200) << "alive, though draining";

@@ -102,6 +102,7 @@ class TlsTest(RealProgramsTest):
             ):
                 refused = self.moectl(daemon, *IMPATIENT, *flags, "health")
                 self.assertEqual(refused.returncode, EXIT_UNAVAILABLE, (what, refused.stderr))
+                self.assertRegex(refused.stderr, r"^moectl: no server answers at [^\n]*\n$", what)
 
     def test_where_clients_need_a_certificate_they_are_asked_for_it(self) -> None:
         own = ("--tls-cert", self.client.certificate, "--tls-key", self.client.key)

@@ -40,7 +40,8 @@ absl::Status ApplyLogitBias(const Json& value, AnswerOptions& options) {
     }
     const auto number = NumberOf(bias);
     if (!number.ok()) return InvalidArgument("[", id, "]: ", number.status().message());
-    (*options.sampling.mutable_logit_bias())[id] = static_cast<float>(*number);
+    const auto [entry, is_new] = options.sampling.mutable_logit_bias()->insert({id, static_cast<float>(*number)});
+    if (!is_new) return InvalidArgument("[", id, "]: stands twice");
   }
   return absl::OkStatus();
 }

@@ -124,9 +124,11 @@ ApiError ErrorOf(const grpc::Status& status, std::span<const FieldName> names, c
   return error;
 }
 
+// Who is not there now may be soon.
 void AddRetryAfter(const ApiError& error, HttpReply& reply) {
-  if (!error.retry_seconds.has_value()) return;
-  reply.headers.push_back({"retry-after", StrCat(static_cast<int64_t>(std::ceil(*error.retry_seconds)))});
+  constexpr int kUnavailable = 503;
+  if (!error.retry_seconds.has_value() && error.status != kUnavailable) return;
+  reply.headers.push_back({"retry-after", StrCat(static_cast<int64_t>(std::ceil(error.retry_seconds.value_or(1))))});
 }
 
 }  // namespace moed::http

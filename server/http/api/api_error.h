@@ -46,7 +46,7 @@ ApiError ErrorOf(const absl::Status& status);
 // the names of the API, those without a row keep their own; what `place` has an answer for is called so instead.
 ApiError ErrorOf(const grpc::Status& status, std::span<const FieldName> names, const FieldPlace& place = {});
 
-// The header that says how long to wait, where the daemon did.
+// The header that says how long to wait: where the daemon did, and 1 s beside every other 503.
 void AddRetryAfter(const ApiError& error, HttpReply& reply);
 
 }  // namespace moed::http

@@ -37,7 +37,7 @@ struct PassedHeaders {
 
 // `read`: from the body's JSON to a draft with a `request` and, where the API takes several, `prompts`, which have what is not in
 // it. `make_writer`: from the answer's identity and the draft. `stream` and `whole` are the daemon's calls: (stub, context,
-// request, reactor) and (stub, context, request, response, callback).
+// request, call) and (stub, context, request, response, call).
 template <class Response, class Read, class MakeWriter, class Stream, class Whole>
 void AnswerByModel(Daemon& daemon, const ModelNames& models, const std::shared_ptr<Exchange>& exchange, const AnswerForm& form,
                    Read read, MakeWriter make_writer, Stream stream, Whole whole) {
@@ -51,7 +51,7 @@ void AnswerByModel(Daemon& daemon, const ModelNames& models, const std::shared_p
     return exchange->Reply(form.error(ErrorOf(same)));
   const AnswerIdentity identity = {form.id_prefix + arrived.id, draft->model, std::time(nullptr)};
   std::unique_ptr<AnswerWriter<Response>> writer = make_writer(identity, *draft);
-  const bool streams = draft->stream;
+  const bool streams = draft->stream && !draft->response.prompt_logprobs();  // which come with the end of an answer
   using Request = decltype(draft->request);
   std::vector<Request> prompts;
   Request common;
@@ -65,19 +65,19 @@ void AnswerByModel(Daemon& daemon, const ModelNames& models, const std::shared_p
       std::make_shared<ChoiceRequests<Request>>(identity.id, std::move(prompts), std::move(common), *std::move(draft));
   if (streams) {
     StreamRelay<Response>::Start(daemon.calls(), exchange, std::move(writer), requests->count(),
-                                 [=, &daemon](size_t choice, auto* context, auto* reactor) {
+                                 [=, &daemon](size_t choice, auto* context, auto* call) {
                                    headers.AddTo(*context);
                                    const auto request = std::make_shared<const Request>(requests->Make(choice));
-                                   stream(*daemon.inference(request->ByteSizeLong()).async(), context, request.get(), reactor);
+                                   stream(*daemon.inference(request, *call).async(), context, request.get(), call);
                                    return request;
                                  });
   } else {
     WholeRelay<Response>::Start(daemon.calls(), exchange, std::move(writer), requests->count(),
-                                [=, &daemon](size_t choice, auto* context, auto* response, auto callback) {
+                                [=, &daemon](size_t choice, auto* context, auto* response, auto* call) {
                                   headers.AddTo(*context);
-                                  const Request request = requests->Make(choice);
-                                  whole(*daemon.inference(request.ByteSizeLong()).async(), context, &request, response,
-                                        std::move(callback));
+                                  const auto request = std::make_shared<const Request>(requests->Make(choice));
+                                  whole(*daemon.inference(request, *call).async(), context, request.get(), response, call);
+                                  return request;
                                 });
   }
 }
@@ -88,9 +88,9 @@ void AnswerConversation(Daemon& daemon, const ModelNames& models, const std::sha
                         const AnswerForm& form, Read read, MakeWriter make_writer) {
   AnswerByModel<moe::v1::ChatResponse>(
       daemon, models, exchange, form, read, make_writer,
-      [](auto& stub, auto* context, const auto* request, auto* reactor) { stub.ChatStream(context, request, reactor); },
-      [](auto& stub, auto* context, const auto* request, auto* response, auto callback) {
-        stub.Chat(context, request, response, std::move(callback));
+      [](auto& stub, auto* context, const auto* request, auto* call) { stub.ChatStream(context, request, call); },
+      [](auto& stub, auto* context, const auto* request, auto* response, auto* call) {
+        stub.Chat(context, request, response, call);
       });
 }
 

@@ -42,7 +42,7 @@ class StreamRelay final : public std::enable_shared_from_this<StreamRelay<Respon
   using Call = StreamCall<Response>;
   // Begins the call for one of the choices, as for StreamCall::Start, and returns its request, which is kept until then. Any
   // thread, also several at once.
-  using Begin = std::function<std::shared_ptr<const void>(size_t choice, grpc::ClientContext* context, Call* reactor)>;
+  using Begin = std::function<std::shared_ptr<const void>(size_t choice, grpc::ClientContext* context, Call* call)>;
 
   static void Start(CallCount& count, std::shared_ptr<Exchange> exchange, std::unique_ptr<AnswerWriter<Response>> writer,
                     size_t choices, Begin begin) {
@@ -85,7 +85,7 @@ class StreamRelay final : public std::enable_shared_from_this<StreamRelay<Respon
       auto call = std::make_shared<Call>(count_);
       std::shared_ptr<const void> request;
       call->Start(std::make_shared<Reader>(this->shared_from_this(), choice, call),
-                  [&](grpc::ClientContext* context, Call* reactor) { request = begin_(choice, context, reactor); });
+                  [&](grpc::ClientContext* context, Call* begun) { request = begin_(choice, context, begun); });
       return call;
     });
   }
@@ -174,9 +174,9 @@ template <class Response>
 class WholeRelay final : public std::enable_shared_from_this<WholeRelay<Response>> {
  public:
   using Call = UnaryCall<Response>;
-  // Begins the call for one of the choices, as for UnaryCall::Start. Any thread, also several at once.
-  using Begin = std::function<void(size_t choice, grpc::ClientContext* context, Response* response,
-                                   std::function<void(grpc::Status)> callback)>;
+  // As that of a stream.
+  using Begin =
+      std::function<std::shared_ptr<const void>(size_t choice, grpc::ClientContext* context, Response* response, Call* call)>;
 
   static void Start(CallCount& count, std::shared_ptr<Exchange> exchange, std::unique_ptr<AnswerWriter<Response>> writer,
                     size_t choices, Begin begin) {
@@ -197,10 +197,11 @@ class WholeRelay final : public std::enable_shared_from_this<WholeRelay<Response
   void BeginMore() {
     calls_.BeginMore([this](size_t choice) {
       auto call = std::make_shared<Call>(count_);
+      std::shared_ptr<const void> request;
       call->Start([self = this->shared_from_this(), choice, call = call.get()](
                       const grpc::Status& status, const Response& answer) { self->Take(choice, *call, status, answer); },
-                  [&](grpc::ClientContext* context, Response* response, auto callback) {
-                    begin_(choice, context, response, std::move(callback));
+                  [&](grpc::ClientContext* context, Response* response, Call* begun) {
+                    request = begin_(choice, context, response, begun);
                   });
       return call;
     });

@@ -106,9 +106,9 @@ void HandleInference(Daemon& daemon, const ModelNames& models, const std::shared
   };
   AnswerByModel<moe::v1::GenerateResponse>(
       daemon, models, exchange, {"infer-", InferenceError}, read, infers ? MakeInferWriter : MakeGenerateWriter,
-      [](auto& stub, auto* context, const auto* message, auto* reactor) { stub.GenerateStream(context, message, reactor); },
-      [](auto& stub, auto* context, const auto* message, auto* response, auto callback) {
-        stub.Generate(context, message, response, std::move(callback));
+      [](auto& stub, auto* context, const auto* message, auto* call) { stub.GenerateStream(context, message, call); },
+      [](auto& stub, auto* context, const auto* message, auto* response, auto* call) {
+        stub.Generate(context, message, response, call);
       });
 }
 

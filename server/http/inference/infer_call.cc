@@ -30,10 +30,10 @@ class InferCall final : public grpc::ServerUnaryReactor, public CancellableCall,
     upstream_ = std::make_shared<UnaryCall<GenerateResponse>>(parts_.daemon.calls());
     upstream_->Start(
         [self = self_](const grpc::Status& status, const GenerateResponse& answer) { self->OnAnswer(status, answer); },
-        [&](grpc::ClientContext* upstream, GenerateResponse* answer, auto callback) {
+        [&](grpc::ClientContext* upstream, GenerateResponse* answer, auto* call) {
           arrived_->Describe(*upstream);
-          auto& stub = *parts_.daemon.inference(arrived_->message().ByteSizeLong()).async();
-          stub.Generate(upstream, &arrived_->message(), answer, std::move(callback));
+          const std::shared_ptr<const moe::v1::GenerateRequest> message(self_, &arrived_->message());
+          parts_.daemon.inference(message, *call).async()->Generate(upstream, message.get(), answer, call);
         });
   }
 

@@ -264,9 +264,10 @@ void InferStream::BeginAnswer(grpc::ByteBuffer message) {
   const auto answer = std::make_shared<Answer>(shared_from_this(), message, call);
   const ArrivedRequest& arrived = answer->arrived();
   if (arrived.refusal()) return answer->Refuse(*arrived.refusal());
-  call->Start(answer, [&](grpc::ClientContext* context, auto* reactor) {
+  call->Start(answer, [&](grpc::ClientContext* context, auto* upstream) {
     arrived.Describe(*context);
-    parts_.daemon.inference(arrived.message().ByteSizeLong()).async()->GenerateStream(context, &arrived.message(), reactor);
+    const std::shared_ptr<const moe::v1::GenerateRequest> request(answer, &arrived.message());
+    parts_.daemon.inference(request, *upstream).async()->GenerateStream(context, request.get(), upstream);
   });
   Add(call);
 }

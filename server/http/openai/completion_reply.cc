@@ -86,6 +86,7 @@ class CompletionWriter final : public AnswerWriter<GenerateResponse> {
  public:
   CompletionWriter(AnswerIdentity identity, const CompletionDraft& draft)
       : identity_(std::move(identity)),
+        streams_(draft.stream),
         include_usage_(draft.include_usage),
         logprobs_(draft.response.logprobs()),
         echoed_(EchoedTexts(draft)),
@@ -119,6 +120,7 @@ class CompletionWriter final : public AnswerWriter<GenerateResponse> {
     const Json last = Choice(answer);
     Json json = AnswerObject(identity_, "text_completion");
     AddSession(answer.finish(), json);
+    if (streams_) return WholeAsEvents(std::move(json), last);
     json["usage"] = UsageJson(choices_.usage());
     return {.body = choices_.Whole(json, last)};
   }
@@ -131,6 +133,14 @@ class CompletionWriter final : public AnswerWriter<GenerateResponse> {
     bool begun = false;
     TextOffset offset;
   };
+
+  // All choices in one event.
+  HttpReply WholeAsEvents(Json chunk, const Json& last) {
+    if (include_usage_) chunk["usage"] = nullptr;
+    return {.content_type = "text/event-stream",
+            .body = StrCat("data: ", choices_.Whole(chunk, last), "\n\n", LastEvents()),
+            .headers = {{"cache-control", "no-store"}}};
+  }
 
   // What is about a prompt names it, where there are several.
   ApiError ErrorOfChoice(const grpc::Status& status) const {
@@ -177,6 +187,7 @@ class CompletionWriter final : public AnswerWriter<GenerateResponse> {
   }
 
   const AnswerIdentity identity_;
+  const bool streams_;
   const bool include_usage_;
   const bool logprobs_;
   const std::vector<std::string> echoed_;  // the prompts' texts, "" of token ids; empty: they are not wanted

@@ -86,16 +86,10 @@ constexpr FieldName kFieldNames[] = {
 };
 
 // What the daemon is asked for so that the prompts can be echoed.
-absl::Status PrepareEcho(CompletionDraft& draft) {
+void PrepareEcho(CompletionDraft& draft) {
   const bool has_ids = std::ranges::any_of(draft.prompts, [](const auto& prompt) { return prompt.has_token_ids(); });
   const bool generates = draft.stopping.max_new_tokens() != 0;
-  if (generates && !has_ids && !draft.response.logprobs()) return absl::OkStatus();
-  if (draft.stream) {
-    return InvalidArgument(
-        "stream: with echo an answer is whole where it has logprobs, no tokens of its own, or a prompt of token ids");
-  }
-  draft.response.set_prompt_logprobs(true);
-  return absl::OkStatus();
+  if (!generates || has_ids || draft.response.logprobs()) draft.response.set_prompt_logprobs(true);
 }
 
 }  // namespace
@@ -114,7 +108,7 @@ absl::StatusOr<CompletionDraft> ReadCompletion(const std::string& body) {
     return InvalidArgument("best_of: ", *draft.best_of,
                            " answers to choose from; all that are computed are given, which n = ", draft.choices, " says");
   }
-  if (draft.echo) MOED_RETURN_IF_ERROR(PrepareEcho(draft));
+  if (draft.echo) PrepareEcho(draft);
   return draft;
 }
 

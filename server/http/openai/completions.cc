@@ -10,9 +10,9 @@ namespace moed::http {
 void HandleCompletion(Daemon& daemon, const ModelNames& models, const std::shared_ptr<Exchange>& exchange) {
   AnswerByModel<moe::v1::GenerateResponse>(
       daemon, models, exchange, {"cmpl-", OpenAiError}, ReadCompletion, MakeCompletionWriter,
-      [](auto& stub, auto* context, const auto* request, auto* reactor) { stub.GenerateStream(context, request, reactor); },
-      [](auto& stub, auto* context, const auto* request, auto* response, auto callback) {
-        stub.Generate(context, request, response, std::move(callback));
+      [](auto& stub, auto* context, const auto* request, auto* call) { stub.GenerateStream(context, request, call); },
+      [](auto& stub, auto* context, const auto* request, auto* response, auto* call) {
+        stub.Generate(context, request, response, call);
       });
 }
 

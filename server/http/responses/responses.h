@@ -1,4 +1,4 @@
-// The endpoint /v1/responses.
+// The endpoints /v1/responses and /v1/responses/input_tokens.
 #pragma once
 
 #include <memory>
@@ -10,5 +10,7 @@
 namespace moed::http {
 
 void HandleResponses(Daemon& daemon, const ModelNames& models, const std::shared_ptr<Exchange>& exchange);
+// How many tokens the prompt of such a request has.
+void HandleInputTokens(Daemon& daemon, const ModelNames& models, const std::shared_ptr<Exchange>& exchange);
 
 }  // namespace moed::http

@@ -1,6 +1,7 @@
 // Calls to the daemon that hold no thread while they wait. Callbacks come on threads of gRPC.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <map>
 #include <memory>
@@ -11,8 +12,47 @@
 #include "grpcpp/client_context.h"
 #include "grpcpp/support/client_callback.h"
 #include "server/http/upstream/call_count.h"
+#include "server/http/upstream/passage.h"
 
 namespace moed::http {
+
+// How a call's request goes: when the call is started, or through a passage.
+class PassingCall {
+ public:
+  // Before it is started. The request is kept until it goes, the connection as long as the call; the passage outlives both.
+  void GoThrough(Passage& passage, size_t bytes, std::shared_ptr<const void> request, std::shared_ptr<const void> connection) {
+    passage_ = &passage;
+    bytes_ = bytes;
+    request_ = std::move(request);
+    connection_ = std::move(connection);
+  }
+
+ protected:
+  // `start` keeps the call alive.
+  void Go(grpc::ClientContext& context, std::function<void()> start) {
+    if (passage_ == nullptr) return start();
+    passage_->Enter(this, bytes_, [this, &context, start = std::move(start)](bool to_daemon) {
+      if (!to_daemon) context.TryCancel();
+      given_up_ = !to_daemon;
+      start();
+      request_.reset();
+    });
+  }
+  // The request is there, or nobody waits for it any more.
+  void Leave() {
+    if (passage_ != nullptr) passage_->Leave(this);
+  }
+  // Of a call that ended so.
+  grpc::Status StatusOf(const grpc::Status& ended) const {
+    return given_up_ ? grpc::Status(grpc::StatusCode::UNAVAILABLE, "the daemon is not reached") : ended;
+  }
+
+ private:
+  Passage* passage_ = nullptr;
+  bool given_up_ = false;  // before it was started
+  size_t bytes_ = 0;
+  std::shared_ptr<const void> request_, connection_;
+};
 
 // What takes the messages of a stream, one at a time.
 template <class Response>
@@ -28,11 +68,14 @@ class StreamReader {
 // A stream that is read as fast as somebody asks for it: what is not asked for waits in gRPC's window and then in the daemon.
 // Thread-safe. Lives until its end by itself.
 template <class Response>
-class StreamCall final : public grpc::ClientReadReactor<Response>, public std::enable_shared_from_this<StreamCall<Response>> {
+class StreamCall final : public grpc::ClientReadReactor<Response>,
+                         public PassingCall,
+                         public std::enable_shared_from_this<StreamCall<Response>> {
  public:
   explicit StreamCall(CallCount& count) : count_(count) {}
 
-  // Begins the call by `begin(context, reactor)` and asks for the first message. The request may go when Start returns.
+  // Begins the call by `begin(context, call)` and asks for the first message. A request that goes through no passage may be gone
+  // when Start returns.
   template <class Begin>
   void Start(std::shared_ptr<StreamReader<Response>> reader, Begin begin) {
     count_.Add();
@@ -40,7 +83,7 @@ class StreamCall final : public grpc::ClientReadReactor<Response>, public std::e
     self_ = this->shared_from_this();
     begin(&context_, this);
     this->AddHold();  // reads are begun from outside of reactions
-    this->StartCall();
+    Go(context_, [self = self_] { self->StartCall(); });
     Next();
   }
 
@@ -64,10 +107,13 @@ class StreamCall final : public grpc::ClientReadReactor<Response>, public std::e
       cancelled_ = true;
     }
     context_.TryCancel();
+    Leave();
     Next();  // nobody else would ask for the end
   }
 
  private:
+  void OnReadInitialMetadataDone(bool) override { Leave(); }
+
   void OnReadDone(bool ok) override {
     bool cancelled = false;
     {
@@ -87,7 +133,8 @@ class StreamCall final : public grpc::ClientReadReactor<Response>, public std::e
 
   void OnDone(const grpc::Status& status) override {
     const auto self = std::move(self_);
-    std::exchange(reader_, nullptr)->OnEnd(status);
+    Leave();
+    std::exchange(reader_, nullptr)->OnEnd(StatusOf(status));
     count_.Remove();
   }
 
@@ -104,20 +151,22 @@ class StreamCall final : public grpc::ClientReadReactor<Response>, public std::e
 
 // A call with one message back. Thread-safe. Lives until its end by itself.
 template <class Response>
-class UnaryCall final : public std::enable_shared_from_this<UnaryCall<Response>> {
+class UnaryCall final : public grpc::ClientUnaryReactor,
+                        public PassingCall,
+                        public std::enable_shared_from_this<UnaryCall<Response>> {
  public:
   using Done = std::function<void(const grpc::Status&, const Response&)>;
 
   explicit UnaryCall(CallCount& count) : count_(count) {}
 
-  // Begins the call by `begin(context, response, callback)`. The request may go when Start returns.
+  // Begins the call by `begin(context, response, call)`; the request as for StreamCall::Start.
   template <class Begin>
   void Start(Done done, Begin begin) {
     count_.Add();
-    begin(&context_, &response_, [self = this->shared_from_this(), done = std::move(done)](const grpc::Status& status) mutable {
-      std::exchange(done, nullptr)(status, self->response_);  // what it holds is gone before the count falls
-      self->count_.Remove();
-    });
+    done_ = std::move(done);
+    self_ = this->shared_from_this();
+    begin(&context_, &response_, this);
+    Go(context_, [self = self_] { self->StartCall(); });
   }
 
   // Once it has ended with OK.
@@ -125,12 +174,26 @@ class UnaryCall final : public std::enable_shared_from_this<UnaryCall<Response>>
     return context_.GetServerInitialMetadata();
   }
 
-  void Cancel() { context_.TryCancel(); }
+  void Cancel() {
+    context_.TryCancel();
+    Leave();
+  }
 
  private:
+  void OnReadInitialMetadataDone(bool) override { Leave(); }
+
+  void OnDone(const grpc::Status& status) override {
+    const auto self = std::move(self_);
+    Leave();
+    std::exchange(done_, nullptr)(StatusOf(status), response_);  // what it holds is gone before the count falls
+    count_.Remove();
+  }
+
   CallCount& count_;
   grpc::ClientContext context_;
   Response response_;
+  Done done_;
+  std::shared_ptr<UnaryCall> self_;
 };
 
 }  // namespace moed::http

@@ -2,9 +2,11 @@
 
 #include <grpcpp/create_channel.h>
 
+#include <algorithm>
 #include <chrono>
 #include <ctime>
 #include <filesystem>
+#include <limits>
 #include <utility>
 
 #include "core/base/status.h"
@@ -25,8 +27,21 @@ constexpr int kAnswerMilliseconds = 10'000;  // in which a ping is answered, els
 constexpr int kMaxMessageBytes = 64 << 20;   // the daemon bounds its answers below it
 constexpr size_t kReasonsKept = 16;          // that the log does not repeat
 
-std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address, const DaemonOptions& options) {
-  grpc::ChannelArguments arguments = options.arguments;
+// gRPC asks again, in 2 to 3 s, where the connection ended before the daemon had begun to answer: it may have been ended for what
+// others sent, and no large message arrives for two seconds after that (docs/reliability.md, floods). What the daemon refuses it
+// marks.
+constexpr char kAskAgain[] = R"({"methodConfig": [{"name": [{"service": "moe.v1.Inference"}], "retryPolicy": {
+    "maxAttempts": 4, "initialBackoff": "2.5s", "maxBackoff": "2.5s", "backoffMultiplier": 1,
+    "retryableStatusCodes": ["UNAVAILABLE"]}}]})";
+
+grpc::ChannelArguments ArgumentsOfLarge(grpc::ChannelArguments arguments) {
+  arguments.SetServiceConfigJSON(kAskAgain);
+  arguments.SetInt(GRPC_ARG_PER_RPC_RETRY_BUFFER_SIZE, std::numeric_limits<int>::max());
+  return arguments;
+}
+
+std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address, const DaemonOptions& options,
+                                           grpc::ChannelArguments arguments) {
   arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kReconnectMilliseconds);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2 * kReconnectMilliseconds);
@@ -59,12 +74,14 @@ class Daemon::HealthReader final : public StreamReader<HealthCheckResponse> {
 
 Daemon::Daemon(const DaemonOptions& options)
     : token_(options.token),
-      server_channel_(MakeChannel(options.server, options)),
+      server_channel_(MakeChannel(options.server, options, options.arguments)),
       inference_(moe::v1::Inference::NewStub(server_channel_)),
-      large_inference_(moe::v1::Inference::NewStub(MakeChannel(options.server, options))),
-      control_(
-          moe::v1::Control::NewStub(options.control == options.server ? server_channel_ : MakeChannel(options.control, options))),
+      control_(moe::v1::Control::NewStub(
+          options.control == options.server ? server_channel_ : MakeChannel(options.control, options, options.arguments))),
       model_(NotReached()) {
+  const grpc::ChannelArguments arguments = ArgumentsOfLarge(options.arguments);
+  for (size_t i = 0; i < kLargeConnections; ++i)
+    large_.push_back(moe::v1::Inference::NewStub(MakeChannel(options.server, options, arguments)));
   WatchHealth();
 }
 
@@ -102,6 +119,15 @@ void Daemon::OnServing(std::function<void(bool)> tell) {
   absl::MutexLock lock(&mutex_);
   tell_serving_ = std::move(tell);
   if (tell_serving_) tell_serving_(serving_ && !end_of_serving_);
+}
+
+moe::v1::Inference::Stub& Daemon::inference(std::shared_ptr<const google::protobuf::MessageLite> request, PassingCall& call) {
+  const size_t bytes = request->ByteSizeLong();
+  if (bytes <= kLargeBytes) return *inference_;
+  absl::MutexLock lock(&mutex_);
+  const auto& connection = *std::ranges::min_element(large_, {}, [](const auto& stub) { return stub.use_count(); });
+  call.GoThrough(large_passage_, bytes, std::move(request), connection);
+  return *connection;
 }
 
 void Daemon::WatchHealth() {
@@ -155,6 +181,7 @@ void Daemon::OnWatchEnded(const grpc::Status& status) {
       spdlog::warn("the daemon is not reached: {}", status.error_message());
     }
   }
+  large_passage_.EndWaiting();
   WatchAgain();
 }
 
@@ -163,10 +190,10 @@ void Daemon::AskForModel(int change) {
   const auto done = [this, change](const grpc::Status& status, const moe::v1::ModelInfo& info) {
     OnModelInfo(change, status, info);
   };
-  call->Start(done, [this](grpc::ClientContext* context, moe::v1::ModelInfo* info, auto callback) {
+  call->Start(done, [this](grpc::ClientContext* context, moe::v1::ModelInfo* info, auto* unary) {
     static const moe::v1::GetModelInfoRequest kRequest;
     if (!token_.empty()) context->AddMetadata("authorization", "Bearer " + token_);
-    control_->async()->GetModelInfo(context, &kRequest, info, std::move(callback));
+    control_->async()->GetModelInfo(context, &kRequest, info, unary);
   });
 }
 

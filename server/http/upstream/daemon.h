@@ -6,11 +6,13 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "google/protobuf/message_lite.h"
 #include "grpcpp/alarm.h"
 #include "grpcpp/channel.h"
 #include "grpcpp/security/credentials.h"
@@ -18,6 +20,7 @@
 #include "moe/v1/control.grpc.pb.h"
 #include "moe/v1/inference.grpc.pb.h"
 #include "server/http/upstream/call.h"
+#include "server/http/upstream/passage.h"
 
 namespace moed::http {
 
@@ -60,16 +63,16 @@ class Daemon {
   // any more, when this returns.
   void OnServing(std::function<void(bool serves)> tell);
 
-  // For a request of so many bytes. Large ones have a connection of their own: where the daemon ends one that sends too much at
-  // once (docs/reliability.md, floods), everybody else's calls go on.
-  moe::v1::Inference::Stub& inference(size_t request_bytes) {
-    return request_bytes > kLargeBytes ? *large_inference_ : *inference_;
-  }
+  // For this request of a call that is not started yet. Few large ones are on their way at once, each on the connection that has
+  // the fewest calls of such: the daemon ends one that sends too much, with all of its calls (docs/reliability.md, floods).
+  moe::v1::Inference::Stub& inference(std::shared_ptr<const google::protobuf::MessageLite> request, PassingCall& call);
   moe::v1::Control::Stub& control() { return *control_; }
   CallCount& calls() { return calls_; }
 
  private:
   static constexpr size_t kLargeBytes = 16 << 10;  // as many at once as there may be connections stay far from such an end
+  static constexpr size_t kLargeUnderWay = size_t{1} << 20;  // bytes of larger ones; likewise
+  static constexpr size_t kLargeConnections = 16;            // twice as many as a daemon computes where it is told nothing else
 
   class HealthReader;
   void WatchHealth();
@@ -81,11 +84,13 @@ class Daemon {
 
   const std::string token_;
   std::shared_ptr<grpc::Channel> server_channel_;
-  std::unique_ptr<moe::v1::Inference::Stub> inference_, large_inference_;
+  std::unique_ptr<moe::v1::Inference::Stub> inference_;
   std::unique_ptr<moe::v1::Control::Stub> control_;
+  Passage large_passage_{kLargeUnderWay};
   CallCount calls_;
 
   mutable absl::Mutex mutex_;
+  std::vector<std::shared_ptr<moe::v1::Inference::Stub>> large_ ABSL_GUARDED_BY(mutex_);  // each is held by its calls, too
   bool ending_ ABSL_GUARDED_BY(mutex_) = false;
   std::function<void()> cancel_watch_ ABSL_GUARDED_BY(mutex_);
   bool serving_ ABSL_GUARDED_BY(mutex_) = false;
