@@ -10,8 +10,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "tests/kernels/fixtures.h"
-#include "tests/kernels/tested_backends.h"
+#include "tests/kernels/exactness.h"
 
 namespace moed {
 namespace {
@@ -247,15 +246,8 @@ TEST_F(RecurrenceDefinition, StateSpace) {
   }
 }
 
-class RecurrenceExactness : public ::testing::TestWithParam<std::tuple<std::string_view, int>> {
+class RecurrenceExactness : public Exactness {
  protected:
-  void SetUp() override {
-    const auto [name, threads] = GetParam();
-    executor_ = MakeThreadPool(threads);
-    auto backend = MakeTestedBackend(name, *executor_);
-    if (backend.status().code() == absl::StatusCode::kFailedPrecondition) GTEST_SKIP() << backend.status();
-    backend_ = std::move(backend).value();
-  }
   template <class Operation>
   void ExpectSameBitsHoweverCut(const Operation& operation) {
     const std::vector<float> expected = operation.On(*scalar_, kCuts[0]);
@@ -263,11 +255,6 @@ class RecurrenceExactness : public ::testing::TestWithParam<std::tuple<std::stri
       EXPECT_TRUE(SameBits(operation.On(*backend_, cuts), expected)) << "cut " << &cuts - kCuts;
     }
   }
-
-  InlineExecutor inline_;
-  std::unique_ptr<ComputeBackend> scalar_ = MakeComputeBackend("scalar", inline_).value();
-  std::unique_ptr<Executor> executor_;
-  std::unique_ptr<ComputeBackend> backend_;
 };
 
 TEST_P(RecurrenceExactness, Convolution) {
