@@ -175,8 +175,8 @@ int Main(int argc, char** argv) {
 }  // namespace moed
 
 int main(int argc, char** argv) {
-  setenv("GRPC_VERBOSITY", "NONE",
-         /*overwrite=*/0);  // its lines about handshakes would stand beside the error that tells of them
+  // Its lines about handshakes would stand beside the error that tells of them.
+  setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
   moed::ExitWithoutOpenSsl();
   return moed::EndOfOutput("moectl", moed::Main(argc, argv));
 }

@@ -2,7 +2,6 @@
 #include "tests/kernels/exactness.h"
 
 #include <algorithm>
-#include <limits>
 #include <string>
 
 #include "core/kernels/math.h"

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "core/chat/answer/answer_writer.h"
+#include "core/chat/answer/markers.h"
 
 namespace moed::chat {
 
@@ -24,6 +25,12 @@ class CallReader {
   // While no call has begun: no marker or name tells yet that it is to be one.
   virtual bool MayBeText() const { return false; }
 };
+
+// A byte of the only literal that may end a call.
+inline CallState PutClose(char c, Choice& close) {
+  const int choice = close.Put(c);
+  return choice == 0 ? CallState::kDone : choice == Choice::kNone ? CallState::kMalformed : CallState::kHeld;
+}
 
 // Of tools, as they are written without quotes.
 inline bool IsNameCharacter(char c) {

@@ -20,13 +20,12 @@ std::string Quoted(std::string_view text) {
   return grammar::Json(std::string(text)).dump(-1, ' ', false, grammar::Json::error_handler_t::replace);
 }
 
-// One after another, `between` them.
+}  // namespace
+
 Syntax Several(const Syntax& one, const Syntax& between, int most) {
   const int further = most == AnswerRules::kNoMost ? most : most - 1;
   return InOrder({one, Repeat(InOrder({between, one}), 0, further)});
 }
-
-}  // namespace
 
 Syntax Gap() { return Regex("[ \\r\\n]{0,2}"); }
 

@@ -25,6 +25,8 @@ grammar::Syntax OneOfTools(std::span<const CallableTool> tools, Call call) {
   for (const CallableTool& tool : tools) parts.push_back(call(tool));
   return grammar::OneOf(std::move(parts));
 }
+// One after another, `between` them.
+grammar::Syntax Several(const grammar::Syntax& one, const grammar::Syntax& between, int most);
 // The arguments as JSON.
 grammar::Syntax ArgumentsSyntax(const CallableTool& tool);
 

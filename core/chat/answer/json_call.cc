@@ -136,10 +136,7 @@ class JsonReader final : public CallReader {
  public:
   explicit JsonReader(std::string_view close) : has_close_(!close.empty()), close_({close}) {}
   CallState Put(char c, AnswerWriter& out) override {
-    if (closing_) {
-      const int choice = close_.Put(c);
-      return choice == 0 ? CallState::kDone : choice == Choice::kNone ? CallState::kMalformed : CallState::kHeld;
-    }
+    if (closing_) return PutClose(c, close_);
     const CallState state = json_.Put(c, out);
     if (state != CallState::kDone || !has_close_) return state;
     closing_ = true;

@@ -20,7 +20,6 @@ using grammar::Marker;
 using grammar::OneOf;
 using grammar::Optional;
 using grammar::Regex;
-using grammar::Repeat;
 using grammar::Syntax;
 
 bool IsArgumentName(std::string_view name) {
@@ -34,8 +33,8 @@ bool ComesBefore(std::string_view a, std::string_view b) {
   return std::lexicographical_compare(a.begin(), a.end(), b.begin(), b.end(), less);
 }
 
-Syntax Between(const Syntax& part) { return Repeat(InOrder({Regex(", ?"), part}), 0, AnswerRules::kNoMost); }
-Syntax List(const Syntax& item) { return InOrder({Literal("["), Optional(InOrder({item, Between(item)})), Literal("]")}); }
+Syntax WithCommas(const Syntax& one, int most = AnswerRules::kNoMost) { return Several(one, Regex(", ?"), most); }
+Syntax List(const Syntax& item) { return InOrder({Literal("["), Optional(WithCommas(item)), Literal("]")}); }
 
 struct Part {
   Syntax syntax;
@@ -43,7 +42,7 @@ struct Part {
 };
 
 // Some of the parts in their order, with commas between them.
-Syntax WithCommas(const std::vector<Part>& parts) {
+Syntax SomeOf(const std::vector<Part>& parts) {
   const Syntax comma = Regex(", ?");
   const auto if_needed = [](const Part& part, Syntax syntax) { return part.needed ? syntax : Optional(std::move(syntax)); };
   const auto needed = std::find_if(parts.begin(), parts.end(), [](const Part& part) { return part.needed; });
@@ -83,7 +82,7 @@ class LiteralSyntax {
   }
   Syntax AnyArguments(int depth) const {
     const Syntax one = InOrder({Regex("[A-Za-z_][A-Za-z0-9_]{0,63}"), Literal(literals_.key_close), AnyValue(depth)});
-    return Optional(InOrder({one, Between(one)}));
+    return Optional(WithCommas(one));
   }
   Syntax AnyValue(int depth) const {
     static const auto& kAny = *new auto(std::make_shared<const Json>(Json::object()));
@@ -120,7 +119,7 @@ class LiteralSyntax {
       const bool needed = std::find(required.begin(), required.end(), Json(name)) != required.end();
       parts.push_back({InOrder({Literal(StrCat(name, literals_.key_close)), value}), needed});
     }
-    return WithCommas(parts);
+    return SomeOf(parts);
   }
 
   // What the schema at the pointer accepts, as models write it where that is as simple, otherwise as JSON.
@@ -176,8 +175,7 @@ absl::StatusOr<Syntax> NamedCalls(const Calls& calls, const Literals& literals, 
 
 absl::StatusOr<Syntax> PythonCallSyntax(const Calls& calls, bool bracket_came) {
   MOED_ASSIGN_OR_RETURN(const Syntax one, NamedCalls(calls, kPython, "(", ")"));
-  const int further = calls.most == AnswerRules::kNoMost ? calls.most : calls.most - 1;
-  return InOrder({Literal(bracket_came ? "" : "["), one, Repeat(InOrder({Regex(", ?"), one}), 0, further), Literal("]")});
+  return InOrder({Literal(bracket_came ? "" : "["), WithCommas(one, calls.most), Literal("]")});
 }
 
 absl::StatusOr<Syntax> GemmaCallSyntax(const Calls& calls) {

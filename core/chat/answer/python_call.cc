@@ -40,10 +40,7 @@ class PythonReader final : public CallReader {
 };
 
 CallState PythonReader::Put(char c, AnswerWriter& out) {
-  if (at_ == At::kClose) {
-    const int choice = close_.Put(c);
-    return choice == 0 ? CallState::kDone : choice == Choice::kNone ? CallState::kMalformed : CallState::kHeld;
-  }
+  if (at_ == At::kClose) return PutClose(c, close_);
   if (at_ == At::kValue) return Value(c, out);
   if (IsMarkerSpace(c)) return at_ == At::kName && !name_.empty() ? CallState::kMalformed : CallState::kHeld;
   switch (at_) {
