@@ -6,6 +6,7 @@ its libraries.
 """
 
 import argparse
+import functools
 import json
 import re
 import shutil
@@ -89,7 +90,8 @@ class Tree:
 
     def touches(self, unit: "Unit") -> bool:
         """It has a source that was changed, or includes a changed header that has definitions."""
-        return not self.files.isdisjoint(unit.sources) or bool(self.defining_headers() & dependencies(unit.command))
+        made_of = dependencies().get(object_of(unit.command), set())
+        return not self.files.isdisjoint(unit.sources) or bool(self.defining_headers() & made_of)
 
     def defining_headers(self) -> set[str]:
         there = {file for file in self.files if file.endswith(".h") and (ROOT / file).exists()}
@@ -103,10 +105,20 @@ class Tree:
         batch.write_text("".join(f'#include "{path}"\n' for path in paths))
         command = re.sub(r" -o \S+", f" -o {target}", command)
         command = re.sub(r" -(MD|M[FT] \S+)", "", command)
-        command = re.sub(r" -Winvalid-pch -include \S+", "", command)  # precompiled with another level of optimisation
+        command = re.sub(r"( -include )(\S+)", lambda found: found[1] + str(self.precompiled(Path(found[2]))), command)
         command = re.sub(r" -c \S+", f" -c {batch}", command)
         run(command.replace(" -I", f" -I{self.folder} -I", 1) + " -O0")
         return target
+
+    def precompiled(self, header: Path) -> Path:
+        """The same headers for code that is not optimised; the build's own are for code that is."""
+        copy = self.folder / header.parent.name / header.name
+        if not copy.exists():
+            copy.parent.mkdir()
+            shutil.copy(header, copy)
+            command = ninja("commands", f"{header.relative_to(arguments.build)}.gch")[-1]
+            run(re.sub(r" -o \S+", f" -o {copy}.gch", re.sub(r" -(MD|M[FT] \S+)", "", command)) + " -O0")
+        return copy
 
 
 @dataclass
@@ -152,13 +164,15 @@ def object_of(command: str) -> str:
     return target[1]
 
 
-def dependencies(command: str) -> set[str]:
-    """Headers of the project that the source of a compile command includes."""
-    found = set()
-    for line in ninja("deps", object_of(command))[1:]:
-        path = (arguments.build / line.strip()).resolve()
-        if path.is_relative_to(ROOT):
-            found.add(str(path.relative_to(ROOT)))
+@functools.cache
+def dependencies() -> dict[str, set[str]]:
+    """The project's files that each object of the build was made of."""
+    found: dict[str, set[str]] = {}
+    for line in ninja("deps"):
+        if not line.startswith(" "):
+            found[line.partition(":")[0]] = made_of = set()
+        elif line.lstrip().startswith(f"{ROOT}/"):
+            made_of.add(str(Path(line.strip()).relative_to(ROOT)))
     return found
 
 
