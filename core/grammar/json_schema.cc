@@ -372,7 +372,9 @@ absl::StatusOr<Pc> Compiler::Properties(const std::vector<Property>& properties,
 
 absl::StatusOr<int> Compiler::Count(const Json& schema, const char* keyword, int otherwise, const std::string& path) {
   if (!schema.contains(keyword)) return otherwise;
-  const auto count = WholeNumber(StrCat(Place(path), "'", keyword, "'"), schema[keyword], 0, kMostCount);
+  Json value = schema[keyword];
+  if (value.is_number_float() && IsWhole(value) && std::abs(value.get<double>()) <= kMostCount) value = value.get<int>();  // 2.0
+  const auto count = WholeNumber(StrCat(Place(path), "'", keyword, "'"), value, 0, kMostCount);
   if (!count.ok()) return count.status();
   return static_cast<int>(*count);
 }
