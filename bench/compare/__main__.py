@@ -39,7 +39,7 @@ def parser_of_all() -> argparse.ArgumentParser:
         options = importlib.import_module(f"bench.compare.{name}.options")
         options.add_options(commands.add_parser(name, help=text, description=text))
     picture = commands.add_parser("picture", help="draws what `systems --json` wrote")
-    picture.add_argument("json", help="may be compressed, FILE.xz")
+    picture.add_argument("json", nargs="+", help="cells of all of them; may be compressed, FILE.xz")
     picture.add_argument("png")
     return parser
 
@@ -48,7 +48,7 @@ def run(parser: argparse.ArgumentParser, given: argparse.Namespace) -> None:
     command = given.__dict__.pop("command")
     if command == "picture":
         environment.ensure(os.path.join(ROOT, "build", "compare"), ("matplotlib",), say)
-        importlib.import_module("bench.compare.systems.picture").draw_file(given.json, given.png)
+        importlib.import_module("bench.compare.systems.picture").draw_files(given.json, given.png)
         return
     module = importlib.import_module(f"bench.compare.{command}.options")
     options = module.checked(parser, given)

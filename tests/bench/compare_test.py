@@ -188,7 +188,9 @@ class CellsTest(unittest.TestCase):
         grid = cells.choose(shares=["10", "25"], disks=["native", "90"], seconds=5, turns=2)
         self.assertEqual([cell.name for cell in grid], ["10 %, native", "25 %, native", "25 %, 90 MB/s"])
         self.assertEqual((grid[0].protocol.seconds, grid[0].protocol.turns), (5, 2))
-        self.assertEqual((grid[2].protocol.seconds, grid[2].protocol.turns), (30, 1), "in proportion, and at most")
+        self.assertEqual((grid[2].protocol.seconds, grid[2].protocol.turns), (30, 2), "in proportion")
+        counted = [cell.protocol.requests * cell.protocol.counted_tokens for cell in cells.choose(counted_tokens=255)]
+        self.assertEqual(counted, [256] * 5 + [255] * 2, "of a turn, in answers of the same length")
         self.assertEqual(cells.choose(), cells.ALL)
         budget = cells.choose(budget=cells.parse_bytes("--memory-budget", "1.5GB"), recorded=True)
         self.assertEqual([(cell.name, cell.protocol.prompt_tokens) for cell in budget], [("1500 MB, native", 1)])

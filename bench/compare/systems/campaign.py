@@ -27,7 +27,8 @@ QUALITY_SECONDS = sum(seconds for seconds, _ in SCORED_AS.values())
 def choose_cells(options: Options) -> list[Cell]:
     budget = parse_bytes("--memory-budget", options.memory_budget) if options.memory_budget else 0
     recorded = bool(options.recorded_routing)
-    return choose(options.quick, budget, recorded, options.shares, options.disks, options.seconds, options.turns)
+    length = (options.seconds, options.turns, options.counted_tokens)
+    return choose(options.quick, budget, recorded, options.shares, options.disks, *length)
 
 
 def read_recorded(options: Options, cells: Sequence[Cell], bench: Bench) -> None:
@@ -160,4 +161,4 @@ def run(options: Options, say: Say) -> None:
     if options.picture:
         from . import picture
 
-        picture.save(picture.draw(report.as_json(parts)), options.picture)
+        picture.save(picture.draw(report.as_json(parts)["cells"]), options.picture)

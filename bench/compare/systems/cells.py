@@ -16,7 +16,7 @@ class Protocol:
     requests: int  # in a turn, one after the other
     warm_up_tokens: int  # answer to a first request that does not count; 0: none
     skipped_tokens: int  # of an answer, before counting begins
-    counted_tokens: int  # at most
+    counted_tokens: int  # of an answer, at most
     turns: int
     seconds: float  # of a turn, at most
 
@@ -80,7 +80,8 @@ def choose(
     shares: Sequence[str] = (),
     disks: Sequence[str] = (),  # "native", "550", "90"
     seconds: float = 0,  # of a turn on the native disk, slower ones in proportion; 0: the cells' own
-    turns: int = 0,  # at most; 0: the cells' own
+    turns: int = 0,  # 0: the cells' own
+    counted_tokens: int = 0,  # of a turn, at most; 0: the cells' own
 ) -> list[Cell]:
     if budget and (quick or shares or disks):
         raise CompareError("--memory-budget is one cell on the native disk: without --quick, --shares and --disks")
@@ -93,8 +94,9 @@ def choose(
         return dataclasses.replace(
             protocol,
             prompt_tokens=1 if recorded else protocol.prompt_tokens,
-            turns=min(protocol.turns, turns) if turns else protocol.turns,
-            seconds=min(60, protocol.seconds * factor),
+            counted_tokens=-(-counted_tokens // protocol.requests) if counted_tokens else protocol.counted_tokens,
+            turns=turns or protocol.turns,
+            seconds=protocol.seconds * factor,
         )
 
     return [dataclasses.replace(cell, protocol=adapted(cell.protocol)) for cell in cells]

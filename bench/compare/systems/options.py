@@ -29,6 +29,7 @@ class Options:
     choices: int
     seconds: float
     turns: int
+    counted_tokens: int
     stop_after: float
     quick: bool
     list: bool
@@ -112,7 +113,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         default=0.0,
         help="of a turn on the native disk [10, with --quick 6]; others in proportion",
     )
-    add("--turns", type=int, default=0, help="at most [3, 3 and 1, with --quick 2]")
+    add("--turns", type=int, default=0, help="of every contender in a cell [3, 3 and 1, with --quick 2]")
+    add("--counted-tokens", type=int, default=0, help="of answers in a turn, at most [96, 32 and 16, with --quick 24 and 16]")
     add("--stop-after", type=float, default=0.0, metavar="SECONDS", help="of measuring, after which no other measurement begins")
     add("--quick", action="store_true", help="25 %% on the native disk and at 550 MB/s, fewer tokens")
     add("--list", action="store_true", help="print all cells and contenders, and end")
@@ -132,7 +134,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def checked(parser: argparse.ArgumentParser, given: argparse.Namespace) -> Options:
     """Ends the program where the command line is wrong."""
-    if given.quality_tokens < 2 or given.turns < 0 or given.choices < 0:
-        parser.error("--quality-tokens has to be 2 or more, --turns 1 or more, --choices 0 or more")
+    if given.quality_tokens < 2 or given.turns < 0 or given.counted_tokens < 0 or given.choices < 0:
+        parser.error("--quality-tokens has to be 2 or more, --turns and --counted-tokens 1 or more, --choices 0 or more")
     given.moed = given.moed or str(pathlib.Path(given.bin) / ("moed-recorded" if given.recorded_routing else "moed"))
     return Options(**vars(given))

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from .. import CompareError
 from ..picture import plt, save
 
-__all__ = ["draw", "draw_file", "save"]
+__all__ = ["draw", "draw_files", "save"]
 
 Cell = dict[str, Any]  # of the report, as it was written
 
@@ -95,8 +95,7 @@ def draw_disks(axes: Axes, cells: Sequence[Cell], share: float) -> None:
     axes.set_xlabel("decode, tokens/s (log)", fontsize=8)
 
 
-def draw(report: dict[str, Any]) -> Figure:
-    cells = report["cells"]
+def draw(cells: Sequence[Cell]) -> Figure:
     native = rated(cells, "native")
     if not native:
         raise CompareError("no cell on the native disk has a rate: nothing to draw")
@@ -113,7 +112,12 @@ def draw(report: dict[str, Any]) -> Figure:
     return figure
 
 
-def draw_file(path: str, out: str) -> None:
+def read_cells(path: str) -> list[Cell]:
     """`path` may be compressed, FILE.xz."""
     with lzma.open(path, "rt") if path.endswith(".xz") else open(path) as file:
-        save(draw(json.load(file)), out)
+        cells: list[Cell] = json.load(file)["cells"]
+    return cells
+
+
+def draw_files(paths: Sequence[str], out: str) -> None:
+    save(draw([cell for path in paths for cell in read_cells(path)]), out)
