@@ -27,8 +27,9 @@ QUALITY_SECONDS = sum(seconds for seconds, _ in SCORED_AS.values())
 def choose_cells(options: Options) -> list[Cell]:
     budget = parse_bytes("--memory-budget", options.memory_budget) if options.memory_budget else 0
     recorded = bool(options.recorded_routing)
-    length = (options.seconds, options.turns, options.counted_tokens)
-    return choose(options.quick, budget, recorded, options.shares, options.disks, *length)
+    return choose(
+        options.quick, budget, recorded, options.shares, options.disks, options.seconds, options.turns, options.counted_tokens
+    )
 
 
 def read_recorded(options: Options, cells: Sequence[Cell], bench: Bench) -> None:
