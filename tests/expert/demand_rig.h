@@ -35,7 +35,7 @@ class DemandRig {
     routing_ = {kDemandLayer, tokens_};
     wanted_.Collect(routing_);
     view_.emplace(resident, loading);
-    prices_ = {read_seconds, layer_seconds, experts_seconds};
+    prices_ = {read_seconds, layer_seconds, experts_seconds, reuse};
     return demand_.emplace(LayerDemand{routing_, wanted_.experts(), wanted_.positions(), wanted_.phase(), *view_, prices_});
   }
   // What a rule proposes: one action for each wanted expert, in order of first appearance.
@@ -51,6 +51,7 @@ class DemandRig {
   std::vector<double> read_seconds;
   double layer_seconds = 0;
   double experts_seconds = 0;
+  double reuse = 0;
 
  private:
   std::vector<std::vector<ExpertChoice>> choices_;  // their own storage stays where it is

@@ -160,10 +160,16 @@ void ExpertCache::Want(const WantedExpert& wanted, const Action& action, std::sp
   CountWanted(key, hit ? LookupResult::kHit : slot != nullptr ? LookupResult::kInflight : LookupResult::kMiss, phase, uses);
   const int item = turn_.Add({.key = key, .sequence = uses.front().sequence, .tokens = wanted.tokens});
   if (slot != nullptr) {
+    CountReuse(*slot);
     Join(*slot, item);
   } else {
     turn_.Wait(item);
   }
+}
+
+void ExpertCache::CountReuse(Slot& slot) {
+  if (slot.key.precision != kReferencePrecision || slot.times_used == 2) return;
+  if (++slot.times_used == 2) timing_.OnUsedAgain(true);
 }
 
 // Of no token: no use that the policy or a count hears of. What is on its way comes anyway.

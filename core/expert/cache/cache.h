@@ -156,6 +156,7 @@ class ExpertCache final : Loader::Listener, SlotOwner {
   // cache.cc: the layer's turn.
   void Want(const WantedExpert& wanted, const Action& action, std::span<const SequenceUse> uses, Phase phase)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void CountReuse(Slot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void WantRest(const DemandSet& demand) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void CountWanted(const CachedKey& key, LookupResult result, Phase phase, std::span<const SequenceUse> uses)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

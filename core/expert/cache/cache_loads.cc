@@ -53,7 +53,9 @@ bool ExpertCache::StartDemand(int item_number) {
   }
   if (place->answer == Answer::kNotNow) return false;
   item.read_bytes = store_.stored_bytes(item.key);
-  turn_.Hold(item_number, StartLoad(item.key, LoadReason::kDemand, ReadPriority::kDemand, place->bytes, bypass));
+  Slot& slot = StartLoad(item.key, LoadReason::kDemand, ReadPriority::kDemand, place->bytes, bypass);
+  if (item.tokens > 0) CountReuse(slot);
+  turn_.Hold(item_number, slot);
   return true;
 }
 
@@ -216,6 +218,7 @@ void ExpertCache::ForgetInOrder(Slot& slot) {
 
 void ExpertCache::Release(Slot& slot) {
   MOED_CHECK(!slot.on_device);  // it sinks before it leaves
+  if (slot.times_used == 1 && slot.state == RecordState::kResident) timing_.OnUsedAgain(false);
   room_.Return(slot);
   slots_.Free(slot);
 }

@@ -75,6 +75,7 @@ void Slots::Free(Slot& slot) {
   slot.tickets = {};
   slot.status = absl::OkStatus();
   slot.wanted_at = 0;
+  slot.times_used = 0;
   slot.due_at = 0;
   slot.kept = false;
   slot.cancelling = false;

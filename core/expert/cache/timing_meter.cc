@@ -6,6 +6,7 @@ namespace moed {
 namespace {
 
 constexpr double kMemory = 1.0 / 32;  // weight of the newest measurement
+constexpr double kReuseMemory = 1.0 / 256;
 constexpr uint64_t kFreshReads = 64;  // after as many of other precisions a price is forgotten
 
 void Average(double& average, double value) { average = average == 0 ? value : average + (value - average) * kMemory; }
@@ -37,6 +38,8 @@ void TimingMeter::OnRecordRead(Precision precision, int64_t busy_nanos) {
   Reprice();
 }
 
+void TimingMeter::OnUsedAgain(bool again) { reuse_ += (again - reuse_) * kReuseMemory; }
+
 bool TimingMeter::Fresh(size_t precision) const {
   return last_read_[precision] > 0 && reads_ - last_read_[precision] <= kFreshReads;
 }
@@ -56,7 +59,7 @@ void TimingMeter::Reprice() {
 
 Prices TimingMeter::prices(Phase phase) const {
   const Averages& averages = averages_[EnumIndex(phase)];
-  Prices prices{{}, averages.layer, averages.experts};
+  Prices prices{{}, averages.layer, averages.experts, reuse_};
   if (reads_ > 0) prices.read_seconds = read_seconds_;
   return prices;
 }

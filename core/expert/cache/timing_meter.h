@@ -1,4 +1,4 @@
-// What a record's read and a layer's computation take, measured while serving.
+// What a record's read and a layer's computation take, and how often a read serves once more; measured while serving.
 #pragma once
 
 #include <array>
@@ -23,6 +23,8 @@ class TimingMeter {
   void OnExpertsDone(int64_t now_nanos, int64_t stalled_nanos);
   // A record was read whole; `busy_nanos` = time with reads in flight since the beginning.
   void OnRecordRead(Precision precision, int64_t busy_nanos);
+  // A record of the reference precision that was used once is used again, or leaves before.
+  void OnUsedAgain(bool again);
 
   // A precision that was not read yet, or not for long, costs its bytes at the speed of those that were: what a rule avoids
   // because it was dear once gets cheaper with the disk.
@@ -46,6 +48,7 @@ class TimingMeter {
   std::vector<uint64_t> last_read_;   // [precision], in reads; 0: never
   uint64_t reads_ = 0;
   int64_t busy_nanos_ = 0;
+  double reuse_ = 1;  // until something leaves
   std::array<Averages, kPhases> averages_{};
   std::optional<Moment> begun_;
 };

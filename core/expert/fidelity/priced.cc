@@ -11,7 +11,8 @@ namespace {
 constexpr float kRounding = 1e-6f;  // of sums of shares; the bound itself is held elsewhere
 
 // A layer waits while its missing experts are read, as far as its own computation does not hide that. Of the ways to wait less,
-// the one that saves the most seconds for the gate mass it costs comes first, until nothing is left to save or to lose.
+// the one that saves the most seconds for the gate mass it costs comes first, until nothing is left to save or to lose. What is
+// not read now is missing later as often as a record that was read is used again, which costs a read then.
 class PricedRule final : public FidelityRule {
  public:
   PricedRule(double skip_below, double fast_mass, int precisions)
@@ -44,8 +45,8 @@ class PricedRule final : public FidelityRule {
   struct Saving {
     int wanted;  // index
     Action action;
-    double seconds;
-    double worth;  // seconds by share of the gate mass
+    double seconds;  // of this wait
+    double worth;    // seconds by share of the gate mass, less those that it costs later
   };
   struct Use {
     int token;
@@ -58,14 +59,15 @@ class PricedRule final : public FidelityRule {
     const double whole = demand.prices.read_seconds[kReferencePrecision];
     const bool low_is_here = lowest_ != kReferencePrecision && demand.Resident(expert, lowest_);
     const bool may_skip = lowest_ == kReferencePrecision || expert.share <= skip_below_;
+    const double lost_later = demand.prices.reuse * whole;
     Saving saving{i, {ActionKind::kUse, lowest_}, whole, 0};
     if (!low_is_here && may_skip) {
       saving.action = {ActionKind::kSkip};
     } else if (!low_is_here) {
       saving.seconds = whole - demand.prices.read_seconds[lowest_];
     }
-    saving.worth = saving.seconds / expert.share;
-    if (saving.seconds > 0) offers_.push_back(saving);
+    saving.worth = (saving.seconds - lost_later) / expert.share;
+    if (saving.worth > 0) offers_.push_back(saving);
   }
 
   // To uses_: who chose each wanted expert; to left_: what each token may still lose.

@@ -26,6 +26,7 @@ struct Prices {
   std::span<const double> read_seconds;  // [precision]: the disk's time for one record
   double layer_seconds = 0;              // a layer's computation, waits left out
   double experts_seconds = 0;            // its part that runs while the layer's own reads do
+  double reuse = 0;                      // share of the records used once that are used again before they leave
 };
 
 // One layer of one step. Valid during the call it is passed to.

@@ -49,6 +49,35 @@ TEST(Fidelity, AnExactSequenceIsServedExactlyBesideAFastOne) {
   EXPECT_EQ(exact.gate_mass_lost, 0);
 }
 
+// Takes everything as it is wanted and remembers what it was told.
+class ReuseHeard final : public FidelityRule {
+ public:
+  explicit ReuseHeard(double& reuse) : reuse_(reuse) {}
+  void Resolve(const LayerDemand& demand, std::span<Action>) override { reuse_ = demand.prices.reuse; }
+
+ private:
+  double& reuse_;
+};
+
+TEST(Fidelity, RulesHearHowOftenARecordIsUsedAgainBeforeItLeaves) {
+  auto backend = MakeThreadedReadBackend("memory", StoreFile(), 2);
+  double heard = 0;
+  RigParts parts;
+  parts.fidelity = std::make_unique<ReuseHeard>(heard);
+  auto provider = MakeProvider(*backend, Records(2), std::move(parts));
+  const auto reuse_before = [&](int32_t expert) {
+    RunLossy(*provider, kFirst, {expert});
+    return heard;
+  };
+  for (const int32_t expert : {1, 2, 1, 3}) EXPECT_EQ(reuse_before(expert), 1);
+  const double after_one_left = reuse_before(4);
+  EXPECT_LT(after_one_left, 1) << "2 was used once; 1 leaves now, used twice";
+  EXPECT_EQ(reuse_before(4), after_one_left);
+  EXPECT_GT(reuse_before(4), after_one_left) << "4 was used again";
+  const double in_the_end = reuse_before(4);
+  EXPECT_EQ(reuse_before(4), in_the_end) << "of each stay once";
+}
+
 TEST(Fidelity, LoweredAndSkippedExpertsAreCounted) {
   auto backend = MakeThreadedReadBackend("memory", StoreFile(), 2);
   RigParts parts;

@@ -157,6 +157,22 @@ TEST(PricedRule, ALowCopyThatIsHereSavesTheWholeRead) {
   EXPECT_THAT(alone.Resolve(*Rule("priced")), ElementsAre(kLow, kExactly, kExactly, kSkipped));
 }
 
+// Low reads save 3 of 4 ms now, skipping and a low copy that is here all 4; not to have the record costs reuse x 4 ms later.
+TEST(PricedRule, WhatWillBeUsedAgainIsReadWhole) {
+  DemandRig rig = PricedRig(Fidelity::Bounded(1));
+  rig.resident.insert({kDemandLayer, 1, 1});
+  for (const auto& [reuse, actions] : std::vector<std::pair<double, std::vector<Action>>>{
+           {0, {kLow, kLow, kLow, kSkipped}},
+           {.7, {kLow, kLow, kLow, kSkipped}},
+           {.8, {kLow, kExactly, kExactly, kSkipped}},
+           {.99, {kLow, kExactly, kExactly, kSkipped}},
+           {1, {kExactly, kExactly, kExactly, kExactly}},
+       }) {
+    rig.reuse = reuse;
+    EXPECT_EQ(rig.Resolve(*Rule("priced")), actions) << reuse;
+  }
+}
+
 TEST(PricedRule, EveryTokenOfAnExpertPays) {
   DemandRig rig = PricedRig(Fidelity::Bounded(1));
   rig.Add(SequenceId(2), {{3, .9f}, {5, .1f}}, Fidelity::Bounded(.2f));
@@ -239,6 +255,10 @@ TEST(TimingMeter, MeasuresReadsAndLayers) {
               ElementsAre(testing::DoubleNear(.002, 1e-5), testing::DoubleNear(.0005, 1e-5)));
   meter.OnRecordRead(0, busy += 1'000'000);
   EXPECT_DOUBLE_EQ(meter.prices(Phase::kDecode).read_seconds[0], .001);
+
+  EXPECT_EQ(meter.prices(Phase::kDecode).reuse, 1) << "nothing has left";
+  for (int i = 0; i < 4000; ++i) meter.OnUsedAgain(i % 4 == 0);
+  EXPECT_NEAR(meter.prices(Phase::kDecode).reuse, .25, .01);
 
   meter.OnLayer(0, Phase::kDecode, 1'000'000, 0);
   meter.OnExpertsDone(6'000'000, 3'000'000);  // 2 of these 5 ms were computed
