@@ -6,7 +6,7 @@ namespace moed {
 namespace {
 
 constexpr double kMemory = 1.0 / 32;  // weight of the newest measurement
-constexpr double kReuseMemory = 1.0 / 256;
+constexpr double kReuseMemory = 1.0 / 64;
 constexpr uint64_t kFreshReads = 64;  // after as many of other precisions a price is forgotten
 
 void Average(double& average, double value) { average = average == 0 ? value : average + (value - average) * kMemory; }
