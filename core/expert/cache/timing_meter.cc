@@ -6,7 +6,7 @@ namespace moed {
 namespace {
 
 constexpr double kMemory = 1.0 / 32;  // weight of the newest measurement
-constexpr double kReuseMemory = 1.0 / 64;
+constexpr int kReuseMemory = 256;     // records
 constexpr uint64_t kFreshReads = 64;  // after as many of other precisions a price is forgotten
 
 void Average(double& average, double value) { average = average == 0 ? value : average + (value - average) * kMemory; }
@@ -38,7 +38,11 @@ void TimingMeter::OnRecordRead(Precision precision, int64_t busy_nanos) {
   Reprice();
 }
 
-void TimingMeter::OnUsedAgain(bool again) { reuse_ += (again - reuse_) * kReuseMemory; }
+// The mean of all at first: a prompt into an empty cache tells little of what will leave.
+void TimingMeter::OnUsedAgain(bool again) {
+  used_ = std::min(used_ + 1, kReuseMemory);
+  reuse_ += (again - reuse_) / used_;
+}
 
 bool TimingMeter::Fresh(size_t precision) const {
   return last_read_[precision] > 0 && reads_ - last_read_[precision] <= kFreshReads;

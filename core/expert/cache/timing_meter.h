@@ -49,6 +49,7 @@ class TimingMeter {
   uint64_t reads_ = 0;
   int64_t busy_nanos_ = 0;
   double reuse_ = 1;  // until something leaves
+  int used_ = 0;      // records, as far as they are remembered
   std::array<Averages, kPhases> averages_{};
   std::optional<Moment> begun_;
 };
