@@ -11,7 +11,8 @@
 namespace moed {
 namespace {
 
-constexpr float kAbsent = 2;  // more than any value
+constexpr float kAbsent = 2;       // more than any value
+constexpr float kUseless = 1e-6f;  // less
 
 // The place of the lowest number, the first of equals. Lane by lane, so that compilers compare several at once.
 size_t LowestOf(std::span<const float> numbers) {
@@ -70,6 +71,7 @@ class LearnedPolicy final : public EvictionPolicy {
     values_[i] = ValueOf(i);
     size_t& kept = last_needed_[i / keys_of_layer_];
     if (kept == kNone || (kept != kUnknown && values_[i] < values_[kept])) kept = i;
+    if (key.precision == kReferencePrecision) RevalueLower(i);
   }
   void OnEvict(CachedKey key) override {
     const size_t i = index_.Of(key);
@@ -77,6 +79,7 @@ class LearnedPolicy final : public EvictionPolicy {
     values_[i] = kAbsent;
     size_t& kept = last_needed_[i / keys_of_layer_];
     if (kept == i) kept = kUnknown;
+    if (key.precision == kReferencePrecision) RevalueLower(i);
   }
 
   // The resident of lowest value, if it is evictable; else its layer's next one takes part in its place.
@@ -129,7 +132,19 @@ class LearnedPolicy final : public EvictionPolicy {
     float value;  // counted from now on
   };
 
-  float ValueOf(size_t i) const { return next_use_.Value(i / precisions_); }
+  // Nobody uses a lower copy beside the reference.
+  float ValueOf(size_t i) const {
+    const size_t reference = i - i % precisions_ + kReferencePrecision;
+    return i != reference && values_[reference] != kAbsent ? kUseless : next_use_.Value(i / precisions_);
+  }
+  // The expert's other copies, after its reference came or left.
+  void RevalueLower(size_t reference) {
+    for (size_t i = reference + 1; i < reference + precisions_; ++i) {
+      if (values_[i] == kAbsent) continue;
+      values_[i] = ValueOf(i);
+      last_needed_[i / keys_of_layer_] = kUnknown;
+    }
+  }
   // 0 where nothing is known of bytes.
   static uint64_t AllBytes(const ExpertModelShape& context) {
     uint64_t all = 0;

@@ -82,6 +82,34 @@ TEST(LearnedPolicy, FollowsFavouritesThatChange) {
   EXPECT_GT(Replay("learned", 11).Run(600, choose), 0.7);
 }
 
+// The favourite's low copy leaves first beside its reference, and last without it.
+TEST(LearnedPolicy, ALowerCopyIsWorthNothingBesideTheReference) {
+  auto policy = MakePolicy("learned", {StoreContext()}).value();
+  policy->OnSequenceStart(kSession);
+  for (int i = 0; i < 100; ++i) {
+    Routing routing(kFirst, {0, 1 + i % 2});
+    policy->Learn(routing.Get());
+    policy->OnRouted(routing.Get());
+  }
+  const auto order = [&](std::set<CachedKey> residents) {
+    std::vector<CachedKey> leaving;
+    while (!residents.empty()) {
+      leaving.push_back(*policy->Victim({{kFirst, 7}, 1, LoadReason::kDemand, kFirst}, [](CachedKey) { return true; }));
+      policy->OnEvict(leaving.back());
+      EXPECT_EQ(residents.erase(leaving.back()), 1u);
+    }
+    return leaving;
+  };
+  const CachedKey favourite{kFirst, 0}, low{kFirst, 0, 1}, other{kFirst, 1};
+  for (const CachedKey& key : {low, other}) policy->OnInsert(key, 1);
+  EXPECT_THAT(order({low, other}), testing::ElementsAre(other, low));
+  for (const CachedKey& key : {low, other, favourite}) policy->OnInsert(key, 1);
+  EXPECT_THAT(order({low, other, favourite}), testing::ElementsAre(low, other, favourite));
+  for (const CachedKey& key : {favourite, low, other}) policy->OnInsert(key, 1);
+  policy->OnEvict(favourite);
+  EXPECT_THAT(order({low, other}), testing::ElementsAre(other, low)) << "the reference is gone";
+}
+
 TEST(LearnedPolicy, ItsVictimIsAnEvictableResident) {
   auto policy = MakePolicy("learned", {StoreContext()}).value();
   std::mt19937 random(9);
