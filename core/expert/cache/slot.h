@@ -53,9 +53,9 @@ struct Slot final : LoadTarget, internal::PinnedExpert {
   Loader::Tickets tickets{};
   absl::Status status;  // of a failed slot
   int64_t queued_nanos = 0;
+  uint8_t times_used = 0;  // of the reference precision: by layers, as far as 2
   // LayerTurn's.
   uint64_t wanted_at = 0;  // the last layer that wanted it
-  uint8_t times_used = 0;  // of the reference precision: by layers, as far as 2
   int item = kNoItem;      // of the current layer, waiting for the first read
   // GuessQueue's.
   bool unused_guess = false;  // nobody wanted it yet

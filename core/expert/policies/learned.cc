@@ -12,7 +12,7 @@ namespace moed {
 namespace {
 
 constexpr float kAbsent = 2;       // more than any value
-constexpr float kUseless = 1e-6f;  // less
+constexpr float kUseless = 1e-6f;  // less than any; not 0, since candidates are divided by it
 
 // The place of the lowest number, the first of equals. Lane by lane, so that compilers compare several at once.
 size_t LowestOf(std::span<const float> numbers) {
