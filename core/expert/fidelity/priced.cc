@@ -12,11 +12,12 @@ constexpr float kRounding = 1e-6f;  // of sums of shares; the bound itself is he
 
 // A layer waits while its missing experts are read, as far as its own computation does not hide that. Of the ways to wait less,
 // the one that saves the most seconds for the gate mass it costs comes first, until nothing is left to save or to lose. What is
-// not read now is missing later as often as a record that was read is used again, which costs a read then.
+// not read now is missing later as often as a record that was read is used again, which costs a read then. One
+// heavy choice that is left out changes an answer more than light ones of the same share together, so the heavy are lowered.
 class PricedRule final : public FidelityRule {
  public:
-  PricedRule(double skip_below, double fast_mass, int precisions)
-      : skip_below_(static_cast<float>(skip_below)),
+  PricedRule(double skip_part, double fast_mass, int precisions)
+      : skip_part_(static_cast<float>(skip_part)),
         fast_mass_(static_cast<float>(fast_mass)),
         lowest_(static_cast<Precision>(precisions - 1)) {}
 
@@ -53,12 +54,14 @@ class PricedRule final : public FidelityRule {
     float share;
   };
 
+  float MayLose(Fidelity fidelity) const { return fidelity.fast() ? fast_mass_ : fidelity.share(); }
+
   void Offer(const LayerDemand& demand, int i) {
     const WantedExpert& expert = demand.wanted[i];
     if (expert.fidelity.exact() || expert.share <= 0) return;
     const double whole = demand.prices.read_seconds[kReferencePrecision];
     const bool low_is_here = lowest_ != kReferencePrecision && demand.Resident(expert, lowest_);
-    const bool may_skip = lowest_ == kReferencePrecision || expert.share <= skip_below_;
+    const bool may_skip = lowest_ == kReferencePrecision || expert.share <= skip_part_ * MayLose(expert.fidelity) + kRounding;
     const double lost_later = demand.prices.reuse * whole;
     Saving saving{i, {ActionKind::kUse, lowest_}, whole, 0};
     if (!low_is_here && may_skip) {
@@ -77,7 +80,7 @@ class PricedRule final : public FidelityRule {
     uses_.resize(std::max(uses_.size(), demand.wanted.size()));
     for (std::vector<Use>& uses : uses_) uses.clear();
     for (size_t t = 0; t < tokens.size(); ++t) {
-      left_.push_back((tokens[t].fidelity.fast() ? fast_mass_ : tokens[t].fidelity.share()) - tokens[t].masked_share);
+      left_.push_back(MayLose(tokens[t].fidelity) - tokens[t].masked_share);
       const float mass = GateMass(tokens[t]);
       for (const ExpertChoice& choice : tokens[t].choices) {
         const int wanted = demand.positions[choice.expert];
@@ -94,7 +97,7 @@ class PricedRule final : public FidelityRule {
     return true;
   }
 
-  const float skip_below_;
+  const float skip_part_;
   const float fast_mass_;
   const Precision lowest_;
 
@@ -106,9 +109,9 @@ class PricedRule final : public FidelityRule {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<FidelityRule>> MakePricedRule(const PartContext& context, const PartOptions& options) {
-  MOED_ASSIGN_OR_RETURN(const double skip_below, options.Number(kPricedSkipBelow));
+  MOED_ASSIGN_OR_RETURN(const double skip_part, options.Number(kPricedSkipPart));
   MOED_ASSIGN_OR_RETURN(const double fast_mass, options.Number(kPricedFastMass));
-  return std::make_unique<PricedRule>(skip_below, fast_mass, context.model.precisions);
+  return std::make_unique<PricedRule>(skip_part, fast_mass, context.model.precisions);
 }
 
 }  // namespace moed

@@ -9,12 +9,12 @@
 
 namespace moed {
 
-inline constexpr OptionRow kPricedSkipBelow{
-    "priced-skip-below",
-    "an expert of at most this share of its token's gate mass may be left out; a heavier one is only lowered", "0.05", 0, 1};
-inline constexpr OptionRow kPricedFastMass{"priced-fast-mass", "gate mass that a request of the class fast may lose", "0.2", 0,
+inline constexpr OptionRow kPricedSkipPart{
+    "priced-skip-part", "part of what a token may lose up to which one choice is left out; a heavier one is only lowered", "0.5",
+    0, 1};
+inline constexpr OptionRow kPricedFastMass{"priced-fast-mass", "gate mass that a request of the class fast may lose", "0.4", 0,
                                            1};
-inline constexpr const OptionRow* kPricedRuleOptions[] = {&kPricedSkipBelow, &kPricedFastMass};
+inline constexpr const OptionRow* kPricedRuleOptions[] = {&kPricedSkipPart, &kPricedFastMass};
 absl::StatusOr<std::unique_ptr<FidelityRule>> MakePricedRule(const PartContext& context, const PartOptions& options);
 
 }  // namespace moed

@@ -115,6 +115,8 @@ TEST(FateRule, UnforeseenMissesOfAnAnswerAreLowWhereALayersTimeDoesNotReadThemAl
   }
 }
 
+constexpr std::string_view kHeavyLowered = "priced-skip-part=0.1";
+
 // Reads of 4 ms and 1 ms; choices of .5 .25 .21 .04, all missing: 16 ms of reads.
 DemandRig PricedRig(Fidelity fidelity) {
   DemandRig rig;
@@ -127,10 +129,20 @@ TEST(PricedRule, SpendsWhereItSavesMost) {
   const auto rule = Rule("priced");
   // By ms saved for the share: skipping 4 saves 4 for .04, lowering 3 saves 3 for .21, then 2 and 1.
   EXPECT_THAT(PricedRig(Fidelity::Bounded(.03f)).Resolve(*rule), Each(kExactly));
-  EXPECT_THAT(PricedRig(Fidelity::Bounded(.05f)).Resolve(*rule), ElementsAre(kExactly, kExactly, kExactly, kSkipped));
+  EXPECT_THAT(PricedRig(Fidelity::Bounded(.08f)).Resolve(*rule), ElementsAre(kExactly, kExactly, kExactly, kSkipped));
   EXPECT_THAT(PricedRig(Fidelity::Bounded(.26f)).Resolve(*rule), ElementsAre(kExactly, kExactly, kLow, kSkipped));
-  EXPECT_THAT(PricedRig(Fidelity::Bounded(.51f)).Resolve(*rule), ElementsAre(kExactly, kLow, kLow, kSkipped));
-  EXPECT_THAT(PricedRig(Fidelity::Bounded(1)).Resolve(*rule), ElementsAre(kLow, kLow, kLow, kSkipped));
+  // Skipping 3 as well saves 4 for .21.
+  EXPECT_THAT(PricedRig(Fidelity::Bounded(.46f)).Resolve(*rule), ElementsAre(kExactly, kExactly, kSkipped, kSkipped));
+  EXPECT_THAT(PricedRig(Fidelity::Bounded(.98f)).Resolve(*rule), ElementsAre(kExactly, kSkipped, kSkipped, kSkipped));
+}
+
+TEST(PricedRule, OnlyLowersWhatWeighsMoreThanAPartOfWhatMayBeLost) {
+  EXPECT_THAT(PricedRig(Fidelity::Bounded(.05f)).Resolve(*Rule("priced")), ElementsAre(kExactly, kExactly, kExactly, kLow));
+  EXPECT_THAT(PricedRig(Fidelity::Bounded(1)).Resolve(*Rule("priced", "priced-skip-part=0.1")),
+              ElementsAre(kLow, kLow, kLow, kSkipped));
+  EXPECT_THAT(PricedRig(Fidelity::Bounded(1)).Resolve(*Rule("priced", "priced-skip-part=0")), Each(kLow));
+  EXPECT_THAT(PricedRig(Fidelity::Bounded(.05f)).Resolve(*Rule("priced", "priced-skip-part=1")),
+              ElementsAre(kExactly, kExactly, kExactly, kSkipped));
 }
 
 TEST(PricedRule, NothingIsLostForNothing) {
@@ -151,7 +163,7 @@ TEST(PricedRule, ALowCopyThatIsHereSavesTheWholeRead) {
   DemandRig rig = PricedRig(Fidelity::Bounded(.51f));
   rig.resident.insert({kDemandLayer, 1, 1});
   // 4 ms for .5, against 3 ms for .25 and .21: by share 8, 12, 14.3; the light one is skipped for 100.
-  EXPECT_THAT(rig.Resolve(*Rule("priced")), ElementsAre(kExactly, kLow, kLow, kSkipped));
+  EXPECT_THAT(rig.Resolve(*Rule("priced", kHeavyLowered)), ElementsAre(kExactly, kLow, kLow, kSkipped));
   DemandRig alone = PricedRig(Fidelity::Bounded(.55f));
   alone.resident = {{kDemandLayer, 1, 1}, {kDemandLayer, 2, 0}, {kDemandLayer, 3, 0}};
   EXPECT_THAT(alone.Resolve(*Rule("priced")), ElementsAre(kLow, kExactly, kExactly, kSkipped));
@@ -169,20 +181,20 @@ TEST(PricedRule, WhatWillBeUsedAgainIsReadWhole) {
            {1, {kExactly, kExactly, kExactly, kExactly}},
        }) {
     rig.reuse = reuse;
-    EXPECT_EQ(rig.Resolve(*Rule("priced")), actions) << reuse;
+    EXPECT_EQ(rig.Resolve(*Rule("priced", kHeavyLowered)), actions) << reuse;
   }
 }
 
 TEST(PricedRule, EveryTokenOfAnExpertPays) {
   DemandRig rig = PricedRig(Fidelity::Bounded(1));
   rig.Add(SequenceId(2), {{3, .9f}, {5, .1f}}, Fidelity::Bounded(.2f));
-  EXPECT_THAT(rig.Resolve(*Rule("priced")), ElementsAre(kLow, kLow, kExactly, kSkipped, kLow));
+  EXPECT_THAT(rig.Resolve(*Rule("priced", kHeavyLowered)), ElementsAre(kLow, kLow, kExactly, kSkipped, kLow));
 }
 
 TEST(PricedRule, AClassOfItsOwnForFast) {
-  EXPECT_THAT(PricedRig(Fidelity::Fast()).Resolve(*Rule("priced")), ElementsAre(kExactly, kExactly, kExactly, kSkipped));
-  EXPECT_THAT(PricedRig(Fidelity::Fast()).Resolve(*Rule("priced", "priced-fast-mass=0.3")),
-              ElementsAre(kExactly, kExactly, kLow, kSkipped));
+  EXPECT_THAT(PricedRig(Fidelity::Fast()).Resolve(*Rule("priced")), ElementsAre(kExactly, kExactly, kLow, kSkipped));
+  EXPECT_THAT(PricedRig(Fidelity::Fast()).Resolve(*Rule("priced", "priced-fast-mass=0.2")),
+              ElementsAre(kExactly, kExactly, kExactly, kSkipped));
 }
 
 TEST(PricedRule, WithoutALowerPrecisionItMayOnlySkip) {
