@@ -12,8 +12,8 @@ constexpr float kRounding = 1e-6f;  // of sums of shares; the bound itself is he
 
 // A layer waits while its missing experts are read, as far as its own computation does not hide that. Of the ways to wait less,
 // the one that saves the most seconds for the gate mass it costs comes first, until nothing is left to save or to lose. What is
-// not read now is missing later as often as a record that was read is used again, which costs a read then. One heavy choice that
-// is left out changes an answer more than light ones of the same share together, so the heavy are lowered.
+// not read now is missing later as often as a record that was read is used again, which costs a read then. Light choices are
+// left out, which saves all of a read; heavy ones are lowered, which keeps most of what they add.
 class PricedRule final : public FidelityRule {
  public:
   PricedRule(double skip_part, double fast_mass, int precisions)
