@@ -151,6 +151,7 @@ CommandRun DefineGenerate(CLI::App& app) {
   app.add_option("--prompt-file", flags->prompt_file, "file with the text to continue; - is standard input");
   app.add_option("--token-ids", flags->token_ids, "prompt as token ids, comma-separated; nothing is added")
       ->delimiter(',')
+      ->allow_extra_args(false)
       ->transform(AtLeast(0));
   flags->generate.Define(app);
   app.add_option("--session", flags->session, "continue (or begin) the conversation of this name");

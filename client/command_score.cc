@@ -190,12 +190,14 @@ CommandRun DefineScore(CLI::App& app) {
   app.add_option("--text", flags->text, "text to score");
   app.add_option("--token-ids", flags->token_ids, "token ids to score, comma-separated; nothing is added")
       ->delimiter(',')
+      ->allow_extra_args(false)
       ->transform(AtLeast(0));
   app.add_option("--source", flags->source,
                  "text that is answered by what is scored: of encoder-decoders, and the prefix of prefix-LMs");
   app.add_option("--source-file", flags->source_file, "the same, of a file");
   app.add_option("--source-token-ids", flags->source_token_ids, "the same as token ids, comma-separated; nothing is added")
       ->delimiter(',')
+      ->allow_extra_args(false)
       ->transform(AtLeast(0));
   app.add_option("--window", flags->window,
                  "without a source, tokens scored together; the text is cut into consecutive windows, tokens 2..N of each count")

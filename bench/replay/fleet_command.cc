@@ -114,6 +114,7 @@ std::function<absl::Status()> AddFleet(CLI::App& app) {
   AddWorkloadOptions(app, options->workload);
   app.add_option("--boxes", options->boxes, "sizes of the fleet, separated by commas")
       ->delimiter(',')
+      ->allow_extra_args(false)
       ->check(CLI::Range(1, 100000));
   app.add_option("--budget", options->budget, "experts that each cache holds, as a share of all")->check(CLI::Range(0.0, 1.0));
   app.add_option("--requests", options->requests, "most sequences of a box, half of which warm its cache")

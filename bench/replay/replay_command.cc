@@ -191,6 +191,7 @@ std::function<absl::Status()> AddReplay(CLI::App& app) {
   app.add_option("--predictor", options->predictor, "what reads ahead for every policy but auto");
   app.add_option("--budget", options->budgets, "experts that the cache holds, as shares of all; separated by commas")
       ->delimiter(',')
+      ->allow_extra_args(false)
       ->check(CLI::Range(0.0, 1.0));
   app.add_option("--table-bytes", options->table_bytes, "of what is learned of tokens")->capture_default_str();
   app.add_option("--sessions", options->sessions, "sequences that share steps, the next ones begin when all have ended")

@@ -105,6 +105,21 @@ class SystemsTest(RealProgramsTest):
             r'belongs to another run: moed is "[0-9a-f]{16}" there and', self.systems("j.jsonl", *flags, "--moed", rebuilt)
         )
 
+    def test_slots_are_the_largest_plan_that_the_cache_holds(self) -> None:
+        inspect = [str(self.binaries / "moed-pack"), "inspect", str(self.store), "--json"]
+        store = json.loads(subprocess.run(inspect, check=True, capture_output=True, timeout=CALL_SECONDS).stdout)
+        plans = self.folder / "plans"
+        plans.mkdir()
+        for name, slots in (("slots-8.json", 2), ("slots-9.json", 3), ("slots-100.json", 32)):
+            plan = {"model_hash": store["model_hash"], "slots": [slots] * 8, "norms": [[1.0] * 32] * 8}
+            (plans / name).write_text(json.dumps(plan))
+        flags = ["--plans", plans, "--presets", "swapmoe", "--quick", "--turns", 1, "--seconds", 0.5, "--quality-tokens", 32]
+        run = self.systems("slots.jsonl", *flags)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertRegex(run.stderr, r"slots at 25 %, native: \S+/plans/slots-9.json, 25 of \d+ records")
+        self.assertRegex(run.stderr, r'"moed-plan slots STORE TEXT --budget \d+ --out \S+/plans/slots-25.json --force"')
+        self.assertRegex(run.stdout, r"\| swapmoe \| \d", "it ran")
+
     def test_recorded_routing_is_played_on_a_budget(self) -> None:
         write_trace(self.folder / "trace")
         flags = ["--recorded-routing", self.folder / "trace", "--memory-budget", "24MiB", "--seconds", 1, "--turns", 1]

@@ -1,5 +1,6 @@
 """bench/compare without a daemon: what is compared, tables."""
 
+import json
 import os
 import unittest
 from typing import Any
@@ -17,12 +18,12 @@ from bench.compare.systems.contenders import (
     Contender,
     Known,
     check_options,
-    find_plans,
     options_of,
     parse_contender,
     parse_contenders,
     parse_options,
 )
+from bench.compare.systems.plans import find_plans, find_slots, largest_that_fits
 from bench.compare.systems.turn import bound_share
 from tests.bench.compare_journal_test import RUN, InFolder
 
@@ -137,19 +138,32 @@ class ContendersTest(InFolder):
             check_options(KNOWN, parse_contenders(KNOWN, "auto,edgemoe"), given)
 
     def test_plans_of_a_folder_go_to_who_takes_them(self) -> None:
-        for file in ("paths", "hobbit.json", "slots-25.json"):
+        for file in ("paths", "hobbit.json"):
             self.write(file, "a plan")
-        found, missing = find_plans(str(self.folder), [25, 50], [])
-        self.assertEqual(missing, ["widths.json", "fate.json", "slots-50.json"])
-        wanted = {("edgemoe", 25): ["paths"], ("hobbit", 50): ["hobbit-plan"], ("swapmoe-equal", 25): ["slots"]}
-        for (name, share), options in (wanted | {("swapmoe-equal", 50): [], ("auto", 25): []}).items():
-            plans = options_of(KNOWN, contender(name), found, share)
+        found, missing = find_plans(str(self.folder), [])
+        self.assertEqual(missing, ["widths.json", "fate.json"])
+        for name, options in {"edgemoe": ["paths"], "hobbit": ["hobbit-plan"], "swapmoe-equal": [], "auto": []}.items():
+            plans = options_of(KNOWN, contender(name), found, 25)
             self.assertEqual([option for option, _ in plans], options)
             self.assertTrue(all(os.path.exists(path) for _, path in plans))
-        beside, _ = find_plans(str(self.folder), [25], parse_options(KNOWN, ["edgemoe:paths=mine"]))
+        beside, _ = find_plans(str(self.folder), parse_options(KNOWN, ["edgemoe:paths=mine"]))
         self.assertNotIn("paths", [one.name for one in beside], "what is given counts")
         with self.assertRaisesRegex(CompareError, "moed-plan all STORE TEXT --out"):
-            find_plans(str(self.folder / "none"), [25], [])
+            find_plans(str(self.folder / "none"), [])
+
+    def test_the_largest_slots_that_fit_a_cache(self) -> None:
+        for name, slots in (("slots-10.json", [3, 4]), ("slots-25.json", [7, 5]), ("slots-all.json", [1])):
+            self.write(name, json.dumps({"slots": slots}))
+        plans = find_slots(str(self.folder))
+        self.assertEqual([plan.records for plan in plans], [8, 13], "with the spare one")
+        for records, wanted in ((7, None), (8, 8), (12, 8), (13, 13), (99, 13)):
+            plan = largest_that_fits(plans, records)
+            self.assertEqual(plan and plan.records, wanted)
+        self.assertEqual(find_plans(str(self.folder), [])[0], [], "slots alone are plans, too")
+        for wrong in ("", "{}", '{"slots": 3}', "[1, 2]"):
+            self.write("slots-25.json", wrong)
+            with self.assertRaisesRegex(CompareError, "slots-25.json: no plan of slots"):
+                find_slots(str(self.folder))
 
     def test_every_ablation_names_two_contenders_that_differ(self) -> None:
         for row in ABLATIONS:

@@ -193,7 +193,7 @@ TEST(PackCommandTest, InspectAgreesWithTheStore) {
   TemporaryFolder folder;
   MakeTinyCheckpoint("olmoe").Write(folder / "in");
   const std::string out = folder / "out.store";
-  ASSERT_EQ(RunPack({folder / "in", out, "--expert-formats", "q8,q4"}).exit_code, 0);
+  ASSERT_EQ(RunPack({"--expert-formats", "q8,q4", folder / "in", out}).exit_code, 0);
   const CommandResult text = RunPack({"inspect", out});
   EXPECT_EQ(text.exit_code, 0);
   EXPECT_THAT(text.out, AllOf(HasSubstr("\"family\": \"olmoe\""), HasSubstr("layers.2.router"), HasSubstr("experts q4")));

@@ -287,6 +287,7 @@ void DefinePack(CLI::App& app, Flags& flags) {
   app.add_option("OUT", flags.output, "the store to write")->option_text(" ");
   app.add_option("--expert-formats", flags.expert_formats, "formats of the experts, each with its quantizer, the reference first")
       ->delimiter(',')
+      ->allow_extra_args(false)
       ->check(CheckEncodingName)
       ->option_text("F[:Q],F[:Q],... (default: q8; of a GGUF, or quantised: keep)");
   app.add_option("--trunk-format", flags.trunk_format,

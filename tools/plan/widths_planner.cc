@@ -79,6 +79,7 @@ class WidthsPlanner final : public Planner {
         ->option_text("P (default: 2)");
     command.add_option("--widths", widths_, "formats that experts may have (default: all that the store holds)")
         ->delimiter(',')
+        ->allow_extra_args(false)
         ->option_text("F,F,...");
     command
         .add_option(

@@ -19,6 +19,7 @@ from .contenders import Contender, Given, Known, options_of
 from .recorded import Recorded
 
 REFERENCE = Contender("load-on-demand-lru")
+EQUAL_SLOTS = Contender("swapmoe-equal")  # serves without a plan of slots
 BUDGET_ROUNDS = 8  # the fixed parts change a little with the budget
 MOST_TEXT_BYTES = 1 << 20  # of one kind: a request's limit
 LEAST_TOKENS = 4
@@ -153,6 +154,12 @@ class Bench:
                     self._find_budget(cell)
             except ServerError as error:
                 raise CompareError(str(error)) from None
+
+    def records_of_slots(self, cell: Cell, *more: str) -> int:
+        """What the cache of presets with slots holds: another one than the reference's, from which prompts borrow scratch."""
+        with self.start(EQUAL_SLOTS, cell, *more) as server:
+            cache = sum(part.bytes for part in server.server_info().memory if part.part == "cache")
+        return int(cache // self.model.expert_bytes)
 
     def _look(self, cell: Cell, texts: Texts) -> None:
         with self.start(REFERENCE, cell) as server:

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+from tools.server_process import ServerError
+
 from .. import Say
 from ..journal import Figures, Journal, Key, Record
 from ..moed import check_program
@@ -14,13 +16,15 @@ from ..runner import Runner, Unit
 from . import report
 from .bench import Bench, Kind, Texts, hash_of
 from .cells import Cell, choose, parse_bytes
-from .contenders import Contender, Known, check_options, find_plans, parse_contenders, parse_options
+from .contenders import Contender, Given, Known, check_options, parse_contenders, parse_options
 from .options import Options
-from .quality import CHOICE_SECONDS, SCORED_AS, Quality
+from .plans import SLOTS, find_plans, find_slots, largest_that_fits
+from .quality import CHOICE_SECONDS, SCORED_AS, Quality, flags_of
 from .recorded import Recorded
 from .turn import learn, measure_turn
 
 START_SECONDS = 1  # of a daemon, about
+LEAST_USED = 0.95  # of a cache, by a plan of slots: else it is said how a better one is made
 QUALITY_SECONDS = sum(seconds for seconds, _ in SCORED_AS.values())
 
 
@@ -42,6 +46,22 @@ def read_recorded(options: Options, cells: Sequence[Cell], bench: Bench) -> None
     bench.prompts, bench.learning = ([Kind(*kind) for kind in kinds] for kinds in (measured, learning))
 
 
+def choose_slots(bench: Bench, folder: str, cells: Sequence[Cell], say: Say) -> list[Given]:
+    """For every share the folder's largest plan that fits what the preset's cache holds there, in every daemon that is asked."""
+    plans, chosen = find_slots(folder), list[Given]()
+    for cell in {cell.share: cell.native() for cell in cells}.values():
+        records = min(bench.records_of_slots(cell, *more) for more in ((), *map(flags_of, SCORED_AS)))
+        plan = largest_that_fits(plans, records)
+        if plan:
+            chosen.append(Given("", SLOTS, plan.path, cell.share))
+        used = plan.records if plan else 0
+        say(f"slots at {cell.name}: {plan.path if plan else 'no plan fits'}, {used} of {records} records")
+        if used < LEAST_USED * records:
+            budget, file = records * bench.model.expert_bytes, os.path.join(folder, f"slots-{cell.share}.json")
+            say(f'"moed-plan slots STORE TEXT --budget {budget} --out {file} --force" plans for all of them')
+    return chosen
+
+
 def prepare(options: Options, cells: Sequence[Cell], contenders: Sequence[Contender], known: Known, say: Say) -> Bench:
     given = parse_options(known, options.options)
     check_options(known, contenders, given)
@@ -49,12 +69,18 @@ def prepare(options: Options, cells: Sequence[Cell], contenders: Sequence[Conten
     if options.recorded_routing:
         read_recorded(options, cells, bench)
     if options.plans:
-        found, missing = find_plans(options.plans, sorted({cell.share for cell in cells}), given)
+        found, missing = find_plans(options.plans, given)
         for file in missing:
             say(f"--plans {options.plans} has no {file}: presets that take it do without")
         bench.options += found
     texts = Texts(options.prompts, options.learn_text, options.quality_text, options.quality_tokens, options.choices)
     bench.prepare(cells, texts)
+    takes_slots = any(contender.knows(known, SLOTS) for contender in contenders)
+    if options.plans and takes_slots and all(one.name != SLOTS for one in given):
+        try:
+            bench.options += choose_slots(bench, options.plans, cells, say)
+        except ServerError as error:
+            say(f"--plans {options.plans}: slots are not looked at: {error}")
     return bench
 
 

@@ -1,6 +1,5 @@
 """Who is compared: a preset, what is replaced in it, and what its requests ask for. What there is says `moed --list`."""
 
-import os
 import re
 import subprocess
 from collections.abc import Iterable, Sequence
@@ -21,9 +20,6 @@ EXACT_RIVALS = (
     "fate@exact",
     "fate+predictor=none@exact",
 )
-# What moed-plan all makes: the option that takes it, and the file. Slots have a file for each cache size.
-PLANS = {"widths": "widths.json", "paths": "paths", "fate-plan": "fate.json", "hobbit-plan": "hobbit.json"}
-
 Named = tuple[str, str]  # a name and its value
 
 
@@ -199,23 +195,3 @@ def options_of(known: Known, contender: Contender, given: Sequence[Given], share
         if one.name not in options and one.share in (0, share) and one.goes_to(known, contender):
             options[one.name] = one.value.replace("{share}", str(share))
     return list(options.items())
-
-
-def find_plans(folder: str, shares: Iterable[int], given: Sequence[Given]) -> tuple[list[Given], list[str]]:
-    """What `moed-plan all` left in the folder for a run at these cache sizes, where `given` does not say it, and the files that
-    are not there: their presets do without."""
-    found, missing = [], []
-    wanted = [(option, file, 0) for option, file in PLANS.items()] + [("slots", f"slots-{share}.json", share) for share in shares]
-    for option, file, share in wanted:
-        if any(one.name == option for one in given):
-            continue
-        path = os.path.join(folder, file)
-        if os.path.exists(path):
-            found.append(Given("", option, path, share))
-        else:
-            missing.append(file)
-    if missing and not found:
-        raise CompareError(
-            f'--plans {folder}: none of {", ".join(missing)}; "moed-plan all STORE TEXT --out {folder}" makes them'
-        )
-    return found, missing

@@ -43,10 +43,15 @@ class ScoredText:
     gate_mass_lost: float = 0.0  # share a token lost, on average
 
 
+def flags_of(scored_as: str) -> tuple[str, ...]:
+    """Of the daemon that scores."""
+    return "--prefill-chunk", str(SCORED_AS[scored_as][1])
+
+
 @contextlib.contextmanager
 def warmed_up(bench: Bench, contender: Contender, cell: Cell, scored_as: str) -> Iterator[Moed]:
     """A daemon after a prompt and its answer that are not scored: whoever learns or chooses while serving has begun to."""
-    with bench.start(contender, cell, "--prefill-chunk", str(SCORED_AS[scored_as][1])) as server:
+    with bench.start(contender, cell, *flags_of(scored_as)) as server:
         prompt = bench.prompts[0].prompt(WARM_UP_TOKENS, 0)
         server.generate(Request(prompt, WARM_UP_TOKENS, seconds=3600, fidelity=contender.asks()))
         yield server
