@@ -8,12 +8,14 @@
 namespace moed {
 namespace {
 
-constexpr float kRounding = 1e-6f;  // of sums of shares; the bound itself is held elsewhere
+constexpr float kRounding = 1e-6f;     // of sums of shares; the bound itself is held elsewhere
+constexpr double kLeftOfComing = 0.5;  // of a read that has begun, on average
 
 // A layer waits while its missing experts are read, as far as its own computation does not hide that. Of the ways to wait less,
 // the one that saves the most seconds for the gate mass it costs comes first, until nothing is left to save or to lose. What is
-// not read now is missing later as often as a record that was read is used again, which costs a read then. Light choices are
-// left out, which saves all of a read; heavy ones are lowered, which keeps most of what they add.
+// not read now is missing later as often as a record that was read is used again, which costs a read then; what is on its way
+// comes whether it is waited for or not. Light choices are left out, which saves all of a read; heavy ones are lowered, which
+// keeps most of what they add.
 class PricedRule final : public FidelityRule {
  public:
   PricedRule(double skip_part, double fast_mass, int precisions)
@@ -26,9 +28,11 @@ class PricedRule final : public FidelityRule {
     double waiting = -demand.prices.experts_seconds;
     offers_.clear();
     for (size_t i = 0; i < actions.size(); ++i) {
-      if (!demand.Missing(demand.wanted[i])) continue;
-      waiting += demand.prices.read_seconds[kReferencePrecision];
-      Offer(demand, static_cast<int>(i));
+      if (demand.Resident(demand.wanted[i])) continue;
+      const bool coming = !demand.Missing(demand.wanted[i]);
+      const double left = (coming ? kLeftOfComing : 1) * demand.prices.read_seconds[kReferencePrecision];
+      waiting += left;
+      Offer(demand, static_cast<int>(i), coming, left);
     }
     if (waiting <= 0 || offers_.empty()) return;
     ListTokens(demand);
@@ -56,19 +60,20 @@ class PricedRule final : public FidelityRule {
 
   float MayLose(Fidelity fidelity) const { return fidelity.fast() ? fast_mass_ : fidelity.share(); }
 
-  void Offer(const LayerDemand& demand, int i) {
+  // `left`: seconds until it is read.
+  void Offer(const LayerDemand& demand, int i, bool coming, double left) {
     const WantedExpert& expert = demand.wanted[i];
     if (expert.fidelity.exact() || expert.share <= 0) return;
-    const double whole = demand.prices.read_seconds[kReferencePrecision];
     const bool low_is_here = lowest_ != kReferencePrecision && demand.Resident(expert, lowest_);
     const bool may_skip = lowest_ == kReferencePrecision || expert.share <= skip_part_ * MayLose(expert.fidelity) + kRounding;
-    const double lost_later = demand.prices.reuse * whole;
-    Saving saving{i, {ActionKind::kUse, lowest_}, whole, 0};
+    Saving saving{i, {ActionKind::kUse, lowest_}, left, 0};
     if (!low_is_here && may_skip) {
       saving.action = {ActionKind::kSkip};
     } else if (!low_is_here) {
-      saving.seconds = whole - demand.prices.read_seconds[lowest_];
+      if (coming) return;  // a low copy would be read behind it
+      saving.seconds -= demand.prices.read_seconds[lowest_];
     }
+    const double lost_later = coming ? 0 : demand.prices.reuse * left;
     saving.worth = (saving.seconds - lost_later) / expert.share;
     if (saving.worth > 0) offers_.push_back(saving);
   }

@@ -185,6 +185,26 @@ TEST(PricedRule, WhatWillBeUsedAgainIsReadWhole) {
   }
 }
 
+// Half of its 4 ms is left, and whether it is waited for or not it is there afterwards.
+TEST(PricedRule, WhatIsOnItsWayMayBeLeftOutAndIsNotMissingLater) {
+  DemandRig rig = PricedRig(Fidelity::Bounded(1));
+  rig.reuse = 1;  // what is not read saves nothing
+  rig.loading = {{kDemandLayer, 4, 0}};
+  EXPECT_THAT(rig.Resolve(*Rule("priced")), ElementsAre(kExactly, kExactly, kExactly, kSkipped));
+  rig.experts_seconds = .014;  // hides 3 reads and a half
+  EXPECT_THAT(rig.Resolve(*Rule("priced")), Each(kExactly));
+  rig.experts_seconds = .0139;
+  EXPECT_THAT(rig.Resolve(*Rule("priced")), ElementsAre(kExactly, kExactly, kExactly, kSkipped));
+}
+
+TEST(PricedRule, NoLowCopyIsReadBehindWhatIsOnItsWay) {
+  DemandRig rig = PricedRig(Fidelity::Bounded(1));
+  rig.loading = {{kDemandLayer, 1, 0}};
+  EXPECT_THAT(rig.Resolve(*Rule("priced", kHeavyLowered)), ElementsAre(kExactly, kLow, kLow, kSkipped));
+  rig.resident = {{kDemandLayer, 1, 1}};
+  EXPECT_THAT(rig.Resolve(*Rule("priced", kHeavyLowered)), ElementsAre(kLow, kLow, kLow, kSkipped)) << "one that is here";
+}
+
 TEST(PricedRule, EveryTokenOfAnExpertPays) {
   DemandRig rig = PricedRig(Fidelity::Bounded(1));
   rig.Add(SequenceId(2), {{3, .9f}, {5, .1f}}, Fidelity::Bounded(.2f));
