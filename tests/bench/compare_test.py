@@ -86,7 +86,8 @@ class ContendersTest(InFolder):
     def test_all_is_every_preset_and_auto_in_several_ways(self) -> None:
         names = [one.name for one in parse_contenders(KNOWN, "all")]
         self.assertEqual(
-            names[:6], ["auto", "auto+learned", "auto@bounded:0.1", "auto@bounded:0.2", "auto@bounded:0.4", "edgemoe"]
+            names[:7],
+            ["auto", "auto+learned", "auto@bounded:0.1", "auto@bounded:0.2", "auto@bounded:0.4", "auto@bounded:0.8", "edgemoe"],
         )
         self.assertLess({*KNOWN.presets, "load-on-demand-lru+policy=lfu", "fate+predictor=none@exact"}, set(names))
         self.assertEqual(len(parse_contenders(KNOWN, "auto@exact,auto@fast,auto@bounded:0.25,hobbit")), 4)

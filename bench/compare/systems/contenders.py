@@ -10,7 +10,7 @@ from ..server import Fidelity
 from .ablations import CONTENDERS as ABLATION_NAMES
 
 # What auto may lose in some further rows.
-BOUNDS = ("bounded:0.1", "bounded:0.2", "bounded:0.4")
+BOUNDS = ("bounded:0.1", "bounded:0.2", "bounded:0.4", "bounded:0.8")
 # Who auto, being exact, is compared with beside the presets: another eviction alone, and the papers' systems where nothing may
 # be lost, each also without its guesses.
 EXACT_RIVALS = (
