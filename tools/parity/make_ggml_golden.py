@@ -4,8 +4,8 @@
 The repository has it packed by xz.
 
 Bytes are random, but scales in float16, e8m0 and e4m3 are sane numbers, and codes are such that all of them appear: the grid rows
-of IQ3_S are counted through. For each type, little-endian: u32 number of the type, u32 columns of a block, u32 bytes of a block, u32
-blocks, the blocks, the weights as float32 (dequantize of the Python package gguf).
+of IQ3_S are counted through. For each type, little-endian: u32 number of the type, u32 columns of a block, u32 bytes of a block,
+u32 blocks, the blocks, the weights as float32 (dequantize of the Python package gguf).
 
 Made with gguf 0.19.0, numpy 2.4.6.
 """
