@@ -11,10 +11,12 @@
 #pragma once
 
 #include <bit>
+#include <cmath>
 
 #include "core/quant/byte_scale.h"
 #include "core/quant/codec.h"
 #include "core/quant/format_id.h"
+#include "core/quant/fp8.h"
 #include "core/quant/half.h"
 #include "core/quant/level_tables.h"
 #include "core/quant/pair_planes.h"
@@ -80,6 +82,20 @@ struct ByteHeader {
   static constexpr void Get(Bytes at, int row, RowBlock& block) {
     block.scale = Load<uint8_t>(at + row);
     block.offset = Load<uint8_t>(at + (kPanelRows + row));
+  }
+};
+
+// Of all rows, which are of one tensor: two float32.
+struct FactorHeader {
+  static constexpr int kBytes = 2 * sizeof(float);
+  static void Put(const RowBlock& block, int, std::byte* at) {
+    Store(at, block.factor);
+    Store(at + sizeof(float), block.rest);
+  }
+  template <class Bytes>
+  static constexpr void Get(Bytes at, int, RowBlock& block) {
+    block.factor = Load<float>(at);
+    block.rest = Load<float>(at + int{sizeof(float)});
   }
 };
 
@@ -276,6 +292,20 @@ struct PartScale {
   static constexpr float Offset(const RowBlock&, int) { return 0; }
 };
 
+// A number of e4m3 times the tensor's factor and its rest, rounded once: where they are the two float32 that make up 1 / g, that
+// is the number divided by g, whatever float32 g is.
+template <int kColumnsOfPart>
+struct PartE4m3 {
+  static constexpr int kPartColumns = kColumnsOfPart;
+  static constexpr bool kHasOffsets = false;
+  static constexpr float Scale(const RowBlock& block, int part) {
+    const float number = UnsignedE4m3ToFloat(block.scales[part]);
+    return fmaf(number, block.factor, number * block.rest);
+  }
+  static constexpr float Offset(const RowBlock&, int) { return 0; }
+};
+
+using FactorAndBytes = Both<FactorHeader, PartBits<kScales, 4, 8>>;
 using ScaleAndSixBits8 = Both<ScaleHeader, SixBits<kScales, 8>>;
 using ScaleAndSixBits16 = Both<ScaleHeader, SixBits<kScales, 16>>;
 using ScaleAndBytes = Both<ScaleHeader, PartBits<kScales, 16, 8>>;
@@ -324,6 +354,8 @@ template <>
 struct BlockLayout<FormatId::kQ2S> : Packed<ByteHeader, Planes<2>>, Integers<0>, ByteLine {};
 template <>
 struct BlockLayout<FormatId::kQ2P> : Packed<ByteHeader, PairPlanes>, Integers<0>, ByteLine {};
+template <>
+struct BlockLayout<FormatId::kNvfp4> : Packed<FactorAndBytes, Planes<4>, 2>, TableEntries<kMxfp4Levels>, PartE4m3<16> {};
 
 // The weights of a row that was taken apart: Layout::kColumns of them.
 template <class Layout>

@@ -18,7 +18,8 @@
 // The formats that keep the blocks of GGUF files (ggml_types.h) are made of the same vectors: 4 bits of each code as q4's, 2 as
 // q2's, 1 as q3's third, planes one behind the other, the low bits first. Those with blocks of 256 columns have for each 32 of
 // them what a smaller block has, behind one header of scales. Their numbers of columns are multiples of 256. Those that keep
-// quantised safetensors (safetensors_blocks.h) are q4z, q4z_128 and fp8; the last two have blocks of 128 columns in the same way.
+// quantised safetensors (safetensors_types.h) are q4z, q4z_128, fp8 and nvfp4, whose blocks of 128 columns (q4z_128, fp8) or 64
+// (nvfp4) are made in the same way.
 // docs/store-format.md has them byte for byte.
 // All little-endian. Everything here is pure and thread-safe.
 #pragma once
@@ -40,10 +41,11 @@ struct Codec;
 struct Format {
   FormatId id;
   std::string_view name;     // "q8"
-  int block_columns;         // 32, 128 or 256
+  int block_columns;         // 32, 64, 128 or 256
   size_t panel_block_bytes;  // bytes of 8 rows x block_columns
-  // Of these, float16 scales and offsets at its start (mxfp4: exponents); what is behind them are integers, multiplied with
-  // int8-quantised activations. 0: the weights themselves (fp8: behind float32 scales), multiplied with float activations.
+  // Of these, float16 scales and offsets at its start (mxfp4: exponents; nvfp4: two float32, numbers of e4m3); what is behind
+  // them are integers, multiplied with int8-quantised activations. 0: the weights themselves (fp8: behind float32 scales),
+  // multiplied with float activations.
   size_t scale_bytes;
   float largest;              // greatest magnitude of a weight that quantizers may put into it
   const quant::Codec& codec;  // scalar encode and decode (codec.h); EncodeRows and DecodeRow are built on it

@@ -6,7 +6,7 @@
 namespace moed {
 
 inline constexpr int kPanelRows = 8;
-inline constexpr int kBlockColumns = 32;  // of activations; a format's blocks are one, four or eight of them
+inline constexpr int kBlockColumns = 32;  // of activations; a format's blocks are one, two, four or eight of them
 
 // Stored in files: never renumber. A new one stands before kEnd; whatever table lacks it does not compile.
 enum class FormatId : uint8_t {
@@ -37,6 +37,8 @@ enum class FormatId : uint8_t {
   // With scales of a byte: of 2 bits, of pairs.
   kQ2S = 22,
   kQ2P = 23,
+  // NVFP4, of safetensors and GGUF files, kept and not made.
+  kNvfp4 = 24,
   kEnd
 };
 inline constexpr int kFormatCount = static_cast<int>(FormatId::kEnd);

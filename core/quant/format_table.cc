@@ -47,6 +47,7 @@ constexpr Format kFormats[] = {
     {FormatId::kFp8, "fp8", quant::kFp8BlockColumns, quant::kFp8PanelBlockBytes, 0, 0, quant::kFp8Codec},
     {FormatId::kQ2S, "q2s", 32, 80, 8, quant::kLargestByteScale, quant::kQ2SCodec},
     {FormatId::kQ2P, "q2p", 32, 96, 8, quant::kLargestByteScale, quant::kQ2PCodec},
+    Kept<FormatId::kNvfp4>("nvfp4", 40),
 };
 
 constexpr bool InOrderOfId() {

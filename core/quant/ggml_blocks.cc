@@ -148,4 +148,11 @@ void UnpackMxfp4(const std::byte* block, RowBlock& out) {
   UnpackHalves(block + 1, 32, out.codes);
 }
 
+void UnpackNvfp4(const std::byte* block, RowBlock& out) {
+  out.factor = 0.5f;  // levels are twice the numbers
+  out.rest = 0;
+  std::memcpy(out.scales, block, 4);
+  UnpackRuns<4, 8>(block + 4, 64, out.codes);
+}
+
 }  // namespace moed::quant

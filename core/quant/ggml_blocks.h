@@ -21,5 +21,6 @@ void UnpackIq4Nl(const std::byte* block, RowBlock& out);
 void UnpackIq3S(const std::byte* block, RowBlock& out);
 void UnpackIq4Xs(const std::byte* block, RowBlock& out);
 void UnpackMxfp4(const std::byte* block, RowBlock& out);
+void UnpackNvfp4(const std::byte* block, RowBlock& out);  // of a tensor without a scale of its own
 
 }  // namespace moed::quant

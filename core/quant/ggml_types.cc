@@ -27,6 +27,7 @@ constexpr GgmlType kTypes[] = {
     {quant::BlocksOf<FormatId::kIq4Xs, 136, quant::UnpackIq4Xs>("IQ4_XS"), 23},
     {quant::kBF16Numbers, 30},
     {quant::BlocksOf<FormatId::kMxfp4, 17, quant::UnpackMxfp4>("MXFP4"), 39},
+    {quant::BlocksOf<FormatId::kNvfp4, 36, quant::UnpackNvfp4>("NVFP4"), 40},
 };
 
 }  // namespace

@@ -10,7 +10,7 @@ namespace moed {
 
 // IQ4_NL, IQ4_XS.
 inline constexpr int8_t kIq4Levels[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
-// MXFP4: the numbers of e2m1, twice.
+// MXFP4, NVFP4: the numbers of e2m1, twice.
 inline constexpr int8_t kMxfp4Levels[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
 // q2p: what a pair's n stands for, see quant/pair_planes.h.

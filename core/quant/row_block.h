@@ -17,6 +17,8 @@ struct RowBlock {
   uint8_t scales[kMostParts] = {};  // integers by which a part multiplies these
   uint8_t offsets[kMostParts] = {};
   uint8_t codes[kMostBlockColumns];
+  float factor = 0;                        // nvfp4: of all of a tensor's scales
+  float rest = 0;                          // what it lacks
   uint16_t groups[kMostBlockColumns / 4];  // iq3_s: the grid's row for every four columns, whose codes are signs (1: minus)
 };
 

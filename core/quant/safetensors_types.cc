@@ -32,6 +32,14 @@ void UnpackGroup(const std::byte* group, RowBlock& out) {
   }
 }
 
+constexpr size_t kFactorBytes = 2 * sizeof(float);
+
+void UnpackNvfp4WithFactor(const std::byte* block, RowBlock& out) {
+  quant::UnpackNvfp4(block + kFactorBytes, out);
+  out.factor = Load<float>(block);
+  out.rest = Load<float>(block + sizeof(float));
+}
+
 constexpr int kScaledBytes = sizeof(float) + quant::kFp8BlockColumns;
 
 void DecodeScaledE4m3(const std::byte* row, int cols, float* out) {
@@ -72,5 +80,6 @@ const BlockType kGroupsOf128 = quant::BlocksOf<FormatId::kQ4Z128, kGroupBytes<12
 const BlockType kScaledE4m3 = {"F8_E4M3 with scales", quant::kFp8BlockColumns, kScaledBytes,
                                FormatId::kFp8,        DecodeScaledE4m3,        KeepScaledE4m3};
 const BlockType kMxfp4Blocks = quant::BlocksOf<FormatId::kMxfp4, 17, quant::UnpackMxfp4>("MXFP4");
+const BlockType kNvfp4Blocks = quant::BlocksOf<FormatId::kNvfp4, kFactorBytes + 36, UnpackNvfp4WithFactor>("NVFP4");
 
 }  // namespace moed

@@ -20,5 +20,7 @@ extern const BlockType kGroupsOf128;
 extern const BlockType kScaledE4m3;
 // MXFP4, as GGUF files have it.
 extern const BlockType kMxfp4Blocks;
+// NVFP4, as GGUF files have it, behind the float32 factor and rest of the tensor (nvfp4 of quant/block_layouts.h).
+extern const BlockType kNvfp4Blocks;
 
 }  // namespace moed

@@ -130,7 +130,7 @@ inline PackedMatrix Pack(FormatId format, std::span<const float> weights, int ro
   return matrix;
 }
 
-// Of a format that is only kept: any codes and integer scales behind float scales and offsets that are weights' size.
+// Of a format that is only kept: any codes and small scales behind float scales and offsets that are weights' size.
 inline PackedMatrix RandomKept(FormatId id, int rows, int cols, uint32_t seed) {
   const Format& format = FormatOf(id);
   PackedMatrix matrix{{id, rows, cols, nullptr}, std::vector<std::byte>(PackedBytes(id, rows, cols))};
@@ -147,6 +147,11 @@ inline PackedMatrix RandomKept(FormatId id, int rows, int cols, uint32_t seed) {
     if (id == FormatId::kFp8 && at < 32 && at % 4 == 3) {
       const float scale = normal(random) / 100;
       std::memcpy(&matrix.bytes[i - 3], &scale, sizeof(scale));
+    }
+    if (id == FormatId::kNvfp4 && at == 7) {
+      const float factor = normal(random) / 100, rest = factor * 0x1p-25f * normal(random);
+      std::memcpy(&matrix.bytes[i - 7], &factor, sizeof(factor));
+      std::memcpy(&matrix.bytes[i - 3], &rest, sizeof(rest));
     }
   }
   matrix.view.data = matrix.bytes.data();

@@ -188,7 +188,7 @@ TEST(QuantizationTest, OtherMethodsAndVariantsAreRefusedByName) {
     json config;
     std::vector<std::string> message;
   } cases[] = {
-      {{{"quant_method", "bitsandbytes"}}, {"bitsandbytes", "awq, compressed-tensors, fp8, gptq, mxfp4"}},
+      {{{"quant_method", "bitsandbytes"}}, {"bitsandbytes", "awq, compressed-tensors, fp8, gptq, modelopt, mxfp4"}},
       {{{"bits", 4}}, {"known methods"}},
       {with(AwqConfig(128), "version", "gemv"), {"version", "gemv", "gemm"}},
       {with(AwqConfig(128), "bits", 8), {"bits", "8", "4"}},

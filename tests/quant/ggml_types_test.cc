@@ -112,7 +112,8 @@ TEST(GgmlTypes, RowsBelowTheMatrixAreZero) {
 TEST(GgmlTypes, KeptRowsTakeNoMoreBytes) {
   for (const GgmlType& type : GgmlTypes()) {
     const size_t bytes = 16 * RowBytes(type, 2048), kept = PackedBytes(type.kept, 16, 2048);
-    EXPECT_LE(static_cast<double>(kept), 1.01 * static_cast<double>(bytes)) << type.name;
+    const double most = type.kept == FormatId::kNvfp4 ? 1.03 : 1.01;  // which has what is one number of the tensor in every block
+    EXPECT_LE(static_cast<double>(kept), most * static_cast<double>(bytes)) << type.name;
   }
 }
 

@@ -21,9 +21,10 @@ class Reader {
  public:
   Reader(const std::vector<uint8_t>& block, int row) : block_(block), row_(row) {}
   float Half(int at) const { return Float16ToFloat(static_cast<uint16_t>(Byte(at + 2 * row_) | Byte(at + 2 * row_ + 1) << 8)); }
-  float Float(int at) const {
+  float Float(int at) const { return FloatOfAll(at + 4 * row_); }
+  float FloatOfAll(int at) const {
     uint32_t bits = 0;
-    for (int i = 0; i < 4; ++i) bits |= static_cast<uint32_t>(Byte(at + 4 * row_ + i)) << 8 * i;
+    for (int i = 0; i < 4; ++i) bits |= static_cast<uint32_t>(Byte(at + i)) << 8 * i;
     return std::bit_cast<float>(bits);
   }
   int Byte(int at) const { return block_[at]; }
@@ -117,6 +118,11 @@ float Expected(FormatId format, const Reader& r, int column) {
       return ByteScale(r.RowByte(0)) * (whole(r.Code(16, {2}, k)) + whole(static_cast<int8_t>(r.RowByte(8))) / 16);  // exact
     case FormatId::kQ2P:
       return ByteScale(r.RowByte(0)) * (whole(r.PairLevel(16, k)) + whole(static_cast<int8_t>(r.RowByte(8))) / 16);
+    case FormatId::kNvfp4: {
+      const float number = E4m3(r.RowByte(8 + 8 * part));
+      const float scale = std::fma(number, r.FloatOfAll(0), number * r.FloatOfAll(4));
+      return scale * kMxfp4Levels[r.Code(40 + 128 * b, {4}, k)];
+    }
     default:
       ADD_FAILURE() << "no layout";
       return 0;
@@ -134,6 +140,7 @@ TEST(KeptLayout, AsTheDocumentSays) {
       for (uint8_t& byte : block) byte = static_cast<uint8_t>(random());
       for (size_t i = 1; i < format.scale_bytes && format.scale_bytes >= 16; i += 2) block[i] &= 0xbf;  // finite
       for (int i = 3; i < 32 && format.id == FormatId::kFp8; i += 4) block[i] &= 0xbf;
+      for (int i = 8; i < 40 && format.id == FormatId::kNvfp4; ++i) block[i] %= 0x7f;  // what e4m3 has without a sign
       for (int row = 0; row < kPanelRows; ++row) {
         std::vector<float> weights(format.block_columns);
         format.codec.decode_row(reinterpret_cast<const std::byte*>(block.data()), row, weights.data());

@@ -23,6 +23,7 @@ namespace {
 constexpr std::string_view kTiktoken = "tiktoken.model";
 constexpr std::string_view kSingleFile = "model.safetensors";
 constexpr std::string_view kIndexFile = "model.safetensors.index.json";
+constexpr std::string_view kModelOptFile = "hf_quant_config.json";
 constexpr uint64_t kMaxTextBytes = 256ull << 20;
 
 bool Exists(const std::string& path) {
@@ -64,6 +65,10 @@ absl::StatusOr<Checkpoint> Checkpoint::OpenFolder(const std::string& folder) {
     MOED_ASSIGN_OR_RETURN(generation_config, ReadText(generation_path, kMaxTextBytes));
   }
   MOED_RETURN_IF_ERROR(checkpoint.OpenWeights());
+  if (const std::string path = checkpoint.PathOf(kModelOptFile); Exists(path)) {
+    MOED_ASSIGN_OR_RETURN(const std::string text, ReadText(path, kMaxTextBytes));
+    MOED_RETURN_IF_ERROR(AddModelOptConfig(path, text, config));
+  }
   const absl::StatusOr<Quantization> quantization = TakeQuantization(config);
   if (!quantization.ok()) return Annotate(quantization.status(), folder);
   const absl::StatusOr<const Family*> family = FamilyOf(config);

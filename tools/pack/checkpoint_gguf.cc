@@ -1,5 +1,6 @@
 // A GGUF file, with all its parts.
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "core/base/status.h"
@@ -7,6 +8,7 @@
 #include "tools/pack/checkpoint.h"
 #include "tools/pack/gguf/architecture.h"
 #include "tools/pack/gguf/tokenizer.h"
+#include "tools/pack/nvfp4.h"
 #include "tools/pack/tensor_parts.h"
 
 namespace moed {
@@ -67,6 +69,23 @@ std::vector<SourceTensor> Experts(const SourceTensor& fused) {
   return experts;
 }
 
+constexpr std::string_view kWeight = ".weight", kScale = ".scale", kInputScale = ".input_scale";
+
+// Of a matrix of NVFP4, or of its input, which is not followed.
+bool IsScale(const GgufModel& model, std::string_view name) {
+  const std::string_view end = name.ends_with(kInputScale) ? kInputScale : kScale;
+  if (!name.ends_with(end)) return false;
+  const auto matrix = model.tensors.find(StrCat(name.substr(0, name.size() - end.size()), kWeight));
+  return matrix != model.tensors.end() && matrix->second.type->kept == FormatId::kNvfp4;
+}
+
+std::optional<SourceTensor> ScaleOf(const GgufModel& model, std::string_view name) {
+  if (!name.ends_with(kWeight)) return std::nullopt;
+  const auto scale = model.tensors.find(StrCat(name.substr(0, name.size() - kWeight.size()), kScale));
+  if (scale == model.tensors.end()) return std::nullopt;
+  return AsSource(scale->second);
+}
+
 }  // namespace
 
 absl::StatusOr<Checkpoint> Checkpoint::OpenGgufFile(const std::string& path) {
@@ -92,7 +111,9 @@ absl::StatusOr<Checkpoint> Checkpoint::OpenGgufFile(const std::string& path) {
   for (const auto& [name, tensor] : model.tensors) {
     if (PredictsFurther(model, checkpoint.spec_, name)) continue;
     if (std::ranges::find((*architecture)->of_spec, name) != (*architecture)->of_spec.end()) continue;
+    if (IsScale(model, name)) continue;
     SourceTensor source = AsSource(tensor);
+    const std::optional<SourceTensor> scale = ScaleOf(model, name);
     const bool q = name.ends_with(".attn_q.weight"), k = name.ends_with(".attn_k.weight");
     if ((*architecture)->pairs_neighbours && (q || k)) {
       source.row_order = NeighbourPairsOrder(q ? checkpoint.spec_.heads : checkpoint.spec_.kv_heads, head_dim);
@@ -101,10 +122,16 @@ absl::StatusOr<Checkpoint> Checkpoint::OpenGgufFile(const std::string& path) {
     if (!experts) DropExtentsOfOne(source);
     if (!experts && source.shape.size() == 3) Stack(source);
     if (!experts || source.shape.size() != 3 || source.shape[0] > kMostExperts) {
+      MOED_RETURN_IF_ERROR(GiveNvfp4Scale(scale ? &*scale : nullptr, 0, 1, source));
       MOED_RETURN_IF_ERROR(checkpoint.AddTensor(std::move(source)));
       continue;
     }
-    for (SourceTensor& expert : Experts(source)) MOED_RETURN_IF_ERROR(checkpoint.AddTensor(std::move(expert)));
+    const uint64_t count = source.shape[0];
+    uint64_t index = 0;
+    for (SourceTensor& expert : Experts(source)) {
+      MOED_RETURN_IF_ERROR(GiveNvfp4Scale(scale ? &*scale : nullptr, index++ % count, count, expert));
+      MOED_RETURN_IF_ERROR(checkpoint.AddTensor(std::move(expert)));
+    }
   }
   if ((*architecture)->parts != nullptr) {
     MOED_RETURN_IF_ERROR(DivideTensors((*architecture)->parts(checkpoint.spec_), checkpoint.tensors_));

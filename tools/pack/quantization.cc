@@ -7,18 +7,19 @@
 #include <vector>
 
 #include "core/base/json_value.h"
-#include "core/base/shape_name.h"
 #include "core/base/status.h"
 #include "core/model/config_reader.h"
 #include "core/quant/safetensors_types.h"
 #include "nlohmann/json.hpp"
+#include "tools/pack/joining.h"
+#include "tools/pack/nvfp4.h"
 #include "tools/pack/quantized_rows.h"
 
 namespace moed {
 namespace {
 
 using nlohmann::json;
-using Tensors = absl::flat_hash_map<std::string, SourceTensor>;
+using Tensors = SourceTensors;
 
 constexpr std::string_view kKey = "quantization_config";
 constexpr int kMostGroup = 1 << 24;
@@ -95,17 +96,31 @@ Quantization ReadFp8(ConfigReader& config) {
   return fp8;
 }
 
+// compressed-tensors' formats of weights.
+constexpr struct CompressedFormat {
+  std::string_view name;
+  Quantization::Method method;
+  int bits;
+  const char* type;
+} kCompressedFormats[] = {{"pack-quantized", Quantization::Method::kPacked, 4, "int"},
+                          {"float-quantized", Quantization::Method::kFp8, 8, "float"},
+                          {"nvfp4-pack-quantized", Quantization::Method::kNvfp4, 4, "float"}};
+
 // How compressed-tensors has the weights of a group of layers; activations stay as they are.
-absl::StatusOr<Quantization> ReadCompressedWeights(ConfigReader weights, bool packed) {
-  weights.Only("num_bits", {packed ? 4 : 8});
-  weights.Only("type", {packed ? "int" : "float"});
+absl::StatusOr<Quantization> ReadCompressedWeights(ConfigReader weights, const CompressedFormat& format) {
+  weights.Only("num_bits", {format.bits});
+  weights.Only("type", {format.type});
   weights.Only("symmetric", {true});
   weights.Only("dynamic", {false});
   weights.Only("actorder", {});
   weights.Known({"observer", "observer_kwargs", "scale_dtype", "zp_dtype"});
   const std::string strategy = weights.String("strategy");
-  Quantization read{.method = packed ? Quantization::Method::kPacked : Quantization::Method::kFp8};
-  if (packed) {
+  Quantization read{.method = format.method};
+  if (format.method == Quantization::Method::kNvfp4) {
+    weights.Only("strategy", {"tensor_group"});
+    weights.Only("group_size", {16});
+    weights.Only("block_structure", {});
+  } else if (format.method == Quantization::Method::kPacked) {
     weights.Only("strategy", {"group", "channel"});
     weights.Only("block_structure", {});
     if (weights.Has("group_size")) read.group = ReadGroup(weights);
@@ -122,19 +137,21 @@ absl::StatusOr<Quantization> ReadCompressedWeights(ConfigReader weights, bool pa
   return read;
 }
 
-// One group of layers, whose weights are packed integers or numbers of FP8.
+// One group of layers, whose weights are packed integers or numbers of FP8 or NVFP4.
 absl::StatusOr<Quantization> ReadCompressedGroup(ConfigReader& config) {
-  config.Only("format", {"pack-quantized", "float-quantized"});
+  config.Only("format", {"pack-quantized", "float-quantized", "nvfp4-pack-quantized"});
   MOED_ASSIGN_OR_RETURN(ConfigReader groups, config.Object("config_groups"));
   MOED_ASSIGN_OR_RETURN(ConfigReader group, groups.Object("group_0"));
   MOED_RETURN_IF_ERROR(groups.Finish());
-  const bool packed = config.String("format") == "pack-quantized";
-  group.Only("format", {packed ? "pack-quantized" : "float-quantized"});
+  const std::string name = config.String("format");
+  const auto format = std::ranges::find(kCompressedFormats, name, &CompressedFormat::name);
+  if (format == std::end(kCompressedFormats)) return config.status();
+  group.Only("format", {name});
   group.Only("output_activations", {});
   group.Known({"input_activations", "targets"});
   MOED_ASSIGN_OR_RETURN(ConfigReader weights, group.Object("weights"));
   MOED_RETURN_IF_ERROR(group.Finish());
-  return ReadCompressedWeights(std::move(weights), packed);
+  return ReadCompressedWeights(std::move(weights), *format);
 }
 
 // compressed-tensors' rotations of weights are in the weights; those of activations would have to be done.
@@ -159,6 +176,19 @@ absl::Status CheckTransforms(const json& transforms) {
   return absl::OkStatus();
 }
 
+// What ModelOpt says of layers where they are not alike.
+absl::Status CheckLayers(const json& layers) {
+  const std::string key = StrCat("config.json: ", kKey, ": quantized_layers");
+  if (!layers.is_object()) return InvalidArgument(key, " = ", ShownJson(layers), ", expected an object");
+  for (const auto& [name, layer] : layers.items()) {
+    const json algorithm = layer.is_object() ? layer.value("quant_algo", json()) : json();
+    if (algorithm == "NVFP4" || algorithm == "W4A16_NVFP4" || algorithm == "FP8") continue;
+    return InvalidArgument(key, ", ", name, ": quant_algo = ", ShownJson(algorithm),
+                           " is not supported; allowed: \"NVFP4\", \"W4A16_NVFP4\", \"FP8\"");
+  }
+  return absl::OkStatus();
+}
+
 Quantization ReadCompressed(ConfigReader& config) {
   config.Only("quantization_status", {"compressed"});
   config.Only("sparsity_config", {json::object()});
@@ -168,66 +198,33 @@ Quantization ReadCompressed(ConfigReader& config) {
   return read.value_or(Quantization{});
 }
 
+// NVIDIA's ModelOpt: a tensor's own type says whether it is NVFP4 or FP8.
+Quantization ReadModelOpt(ConfigReader& config) {
+  config.Only("quant_algo", {"NVFP4", "W4A16_NVFP4", "FP8", "MIXED_PRECISION"});
+  config.Only("group_size", {16});
+  config.Known(
+      {"config_groups", "exclude_modules", "ignore", "kv_cache_quant_algo", "kv_cache_scheme", "producer", "quantized_layers"});
+  return {.method = Quantization::Method::kModelOpt};
+}
+
 constexpr struct {
   std::string_view name;
   Quantization (*read)(ConfigReader& config);  // null: the family's
-} kMethods[] = {
-    {"awq", ReadAwq}, {"compressed-tensors", ReadCompressed}, {"fp8", ReadFp8}, {"gptq", ReadGptq}, {"mxfp4", nullptr}};
-
-absl::Status InTensor(const SourceTensor& tensor, const absl::Status& status) {
-  return InvalidArgument(tensor.file->path(), ": tensor \"", tensor.name, "\": ", status.message());
-}
-
-// Moves it out of `tensors`; what is missing belongs to `of`.
-absl::StatusOr<SourceTensor> Take(const std::string& name, const SourceTensor& of, Tensors& tensors) {
-  const auto at = tensors.find(name);
-  if (at == tensors.end()) return InTensor(of, InvalidArgument("\"", name, "\" is missing beside it"));
-  SourceTensor tensor = std::move(at->second);
-  tensors.erase(at);
-  return tensor;
-}
-
-absl::Status Check(const SourceTensor& tensor, std::string_view type, const std::vector<uint64_t>& shape) {
-  if (tensor.type->name != type) return InTensor(tensor, InvalidArgument("is ", tensor.type->name, ", expected ", type));
-  if (tensor.shape != shape) {
-    return InTensor(tensor, InvalidArgument("has shape ", ShapeName(tensor.shape), ", expected ", ShapeName(shape)));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CheckMatrix(const SourceTensor& tensor) {
-  if (tensor.shape.size() == 2 && tensor.shape[0] > 0 && tensor.shape[1] > 0) return absl::OkStatus();
-  return InTensor(tensor, InvalidArgument("has shape ", ShapeName(tensor.shape), ", expected two extents of 1 or more"));
-}
-
-std::vector<std::string> NamesEndingWith(std::string_view end, const Tensors& tensors) {
-  std::vector<std::string> names;
-  for (const auto& [name, tensor] : tensors) {
-    if (name.ends_with(end)) names.push_back(name);
-  }
-  std::sort(names.begin(), names.end());
-  return names;
-}
-
-FilePlace PlaceOf(const SourceTensor& tensor) { return {tensor.file, tensor.offset}; }
-
-absl::Status Add(SourceTensor matrix, Tensors& tensors) {
-  const std::string name = matrix.name;
-  if (tensors.emplace(name, std::move(matrix)).second) return absl::OkStatus();
-  return InvalidArgument("tensor \"", name, "\" is there quantised and not quantised");
-}
+} kMethods[] = {{"awq", ReadAwq},           {"compressed-tensors", ReadCompressed},
+                {"fp8", ReadFp8},           {"gptq", ReadGptq},
+                {"modelopt", ReadModelOpt}, {"mxfp4", nullptr}};
 
 // Which column belongs to which group: the ascending order is the only one that is read.
 absl::Status CheckGroupIndex(const SourceTensor& index, uint64_t cols, uint64_t group) {
-  MOED_RETURN_IF_ERROR(Check(index, "I32", {cols}));
+  MOED_RETURN_IF_ERROR(CheckTensor(index, "I32", {cols}));
   std::vector<std::byte> raw(index.bytes);
   MOED_RETURN_IF_ERROR(index.file->ReadAt(index.offset, raw));
   for (uint64_t column = 0; column < cols; ++column) {
     int32_t found;
     std::memcpy(&found, raw.data() + column * sizeof(found), sizeof(found));
     if (static_cast<uint64_t>(found) == column / group) continue;
-    return InTensor(index, InvalidArgument("column ", column, " is of group ", found, ", expected ", column / group,
-                                           ": columns out of their order (desc_act) are not read"));
+    return WrongTensor(index, InvalidArgument("column ", column, " is of group ", found, ", expected ", column / group,
+                                              ": columns out of their order (desc_act) are not read"));
   }
   return absl::OkStatus();
 }
@@ -238,8 +235,8 @@ absl::StatusOr<const BlockType*> TypeOfGroups(const SourceTensor& codes, uint64_
     const auto columns = static_cast<uint64_t>(type->block_columns);
     if (group % columns == 0 && cols % columns == 0) return type;
   }
-  return InTensor(codes, InvalidArgument("has groups of ", group, " of its ", cols, " columns, expected a multiple of ",
-                                         kGroupsOf32.block_columns));
+  return WrongTensor(codes, InvalidArgument("has groups of ", group, " of its ", cols, " columns, expected a multiple of ",
+                                            kGroupsOf32.block_columns));
 }
 
 absl::Status JoinGroups(const Quantization& quantization, const std::string& codes_name, Tensors& tensors) {
@@ -250,18 +247,18 @@ absl::Status JoinGroups(const Quantization& quantization, const std::string& cod
   MOED_RETURN_IF_ERROR(CheckMatrix(codes));
   const uint64_t rows = codes.shape[1] * (awq ? kWordCodes : 1), cols = codes.shape[0] * (awq ? 1 : kWordCodes);
   const uint64_t group = quantization.group == 0 ? cols : quantization.group;
-  MOED_RETURN_IF_ERROR(Check(codes, "I32", codes.shape));
+  MOED_RETURN_IF_ERROR(CheckTensor(codes, "I32", codes.shape));
   MOED_ASSIGN_OR_RETURN(const BlockType* type, TypeOfGroups(codes, cols, group));
   const uint64_t groups = (cols + group - 1) / group;
-  MOED_ASSIGN_OR_RETURN(const SourceTensor zeros, Take(base + "qzeros", codes, tensors));
-  MOED_ASSIGN_OR_RETURN(const SourceTensor scales, Take(base + "scales", codes, tensors));
-  MOED_RETURN_IF_ERROR(Check(scales, "F16", {groups, rows}));
-  MOED_RETURN_IF_ERROR(Check(zeros, "I32", {groups, rows / kWordCodes}));
+  MOED_ASSIGN_OR_RETURN(const SourceTensor zeros, TakeTensor(base + "qzeros", codes, tensors));
+  MOED_ASSIGN_OR_RETURN(const SourceTensor scales, TakeTensor(base + "scales", codes, tensors));
+  MOED_RETURN_IF_ERROR(CheckTensor(scales, "F16", {groups, rows}));
+  MOED_RETURN_IF_ERROR(CheckTensor(zeros, "I32", {groups, rows / kWordCodes}));
   if (rows % kWordCodes != 0) {
-    return InTensor(codes, InvalidArgument("has ", rows, " rows, expected a multiple of ", kWordCodes));
+    return WrongTensor(codes, InvalidArgument("has ", rows, " rows, expected a multiple of ", kWordCodes));
   }
   if (tensors.contains(base + "g_idx")) {
-    MOED_ASSIGN_OR_RETURN(const SourceTensor index, Take(base + "g_idx", codes, tensors));
+    MOED_ASSIGN_OR_RETURN(const SourceTensor index, TakeTensor(base + "g_idx", codes, tensors));
     MOED_RETURN_IF_ERROR(CheckGroupIndex(index, cols, group));
   }
   if (const auto bias = tensors.find(base + "bias"); bias != tensors.end()) bias->second.zeros_mean_none = true;
@@ -275,7 +272,7 @@ absl::Status JoinGroups(const Quantization& quantization, const std::string& cod
                              .group = group,
                              .zero_term = quantization.zero_term,
                              .type = type});
-  return Add(std::move(matrix), tensors);
+  return AddJoined(std::move(matrix), tensors);
 }
 
 // "base.weight_packed" and its scales, as compressed-tensors has them.
@@ -284,13 +281,13 @@ absl::Status JoinPacked(const Quantization& quantization, const std::string& cod
   const std::string name = codes_name.substr(0, codes_name.rfind('_'));
   SourceTensor codes = std::move(tensors.extract(codes_name).mapped());
   MOED_RETURN_IF_ERROR(CheckMatrix(codes));
-  MOED_RETURN_IF_ERROR(Check(codes, "I32", codes.shape));
+  MOED_RETURN_IF_ERROR(CheckTensor(codes, "I32", codes.shape));
   const uint64_t rows = codes.shape[0], cols = codes.shape[1] * kWordCodes;
   const uint64_t group = quantization.group == 0 ? cols : quantization.group;
   MOED_ASSIGN_OR_RETURN(const BlockType* type, TypeOfGroups(codes, cols, group));
-  MOED_ASSIGN_OR_RETURN(const SourceTensor scales, Take(name + "_scale", codes, tensors));
-  if (!scales.type->is_numbers()) return InTensor(scales, InvalidArgument("is ", scales.type->name, ", expected numbers"));
-  MOED_RETURN_IF_ERROR(Check(scales, scales.type->name, {rows, (cols + group - 1) / group}));
+  MOED_ASSIGN_OR_RETURN(const SourceTensor scales, TakeTensor(name + "_scale", codes, tensors));
+  if (!scales.type->is_numbers()) return WrongTensor(scales, InvalidArgument("is ", scales.type->name, ", expected numbers"));
+  MOED_RETURN_IF_ERROR(CheckTensor(scales, scales.type->name, {rows, (cols + group - 1) / group}));
   tensors.erase(name + "_shape");  // says again what the codes' shape says
   SourceTensor matrix{.name = name, .type = type, .shape = {rows, cols}, .file = codes.file};
   matrix.rows = PackedRows({.codes = PlaceOf(codes),
@@ -299,7 +296,7 @@ absl::Status JoinPacked(const Quantization& quantization, const std::string& cod
                             .cols = cols,
                             .group = group,
                             .type = type});
-  return Add(std::move(matrix), tensors);
+  return AddJoined(std::move(matrix), tensors);
 }
 
 // Where a matrix has one scale, it may have either name.
@@ -322,21 +319,22 @@ absl::Status JoinFp8(const Quantization& quantization, const std::string& name, 
   const uint64_t block_cols = blocks && quantization.block_cols > 0 ? quantization.block_cols : cols;
   const auto columns = static_cast<uint64_t>(kScaledE4m3.block_columns);
   if (cols % columns != 0 || block_cols % columns != 0) {
-    return InTensor(codes,
-                    InvalidArgument("has blocks of ", block_cols, " of its ", cols, " columns, expected multiples of ", columns));
+    return WrongTensor(
+        codes, InvalidArgument("has blocks of ", block_cols, " of its ", cols, " columns, expected multiples of ", columns));
   }
   if (experts && rows % block_rows != 0) {
-    return InTensor(codes, InvalidArgument("has blocks of ", block_rows, " of an expert's ", rows, " rows, expected a divisor"));
+    return WrongTensor(codes,
+                       InvalidArgument("has blocks of ", block_rows, " of an expert's ", rows, " rows, expected a divisor"));
   }
-  MOED_ASSIGN_OR_RETURN(const SourceTensor scales, Take(ScaleName(quantization, name, tensors), codes, tensors));
-  if (!scales.type->is_numbers()) return InTensor(scales, InvalidArgument("is ", scales.type->name, ", expected numbers"));
+  MOED_ASSIGN_OR_RETURN(const SourceTensor scales, TakeTensor(ScaleName(quantization, name, tensors), codes, tensors));
+  if (!scales.type->is_numbers()) return WrongTensor(scales, InvalidArgument("is ", scales.type->name, ", expected numbers"));
   std::vector<uint64_t> shape = {(rows + block_rows - 1) / block_rows, (cols + block_cols - 1) / block_cols};
   if (experts) {
     shape.insert(shape.begin(), matrices);
     codes.shape.insert(codes.shape.begin(), matrices);
   }
   const bool one_each = !blocks && scales.bytes == matrices * scales.type->block_bytes;  // whatever its extents
-  if (!one_each) MOED_RETURN_IF_ERROR(Check(scales, scales.type->name, shape));
+  if (!one_each) MOED_RETURN_IF_ERROR(CheckTensor(scales, scales.type->name, shape));
   SourceTensor matrix{.name = name, .type = &kScaledE4m3, .shape = codes.shape, .file = codes.file};
   matrix.rows = ScaledE4m3Rows({.codes = PlaceOf(codes),
                                 .scales = PlaceOf(scales),
@@ -344,7 +342,7 @@ absl::Status JoinFp8(const Quantization& quantization, const std::string& name, 
                                 .cols = cols,
                                 .block_rows = block_rows,
                                 .block_cols = block_cols});
-  return Add(std::move(matrix), tensors);
+  return AddJoined(std::move(matrix), tensors);
 }
 
 absl::Status JoinAllFp8(const Quantization& quantization, Tensors& tensors) {
@@ -358,8 +356,8 @@ absl::Status JoinAllFp8(const Quantization& quantization, Tensors& tensors) {
 
 // Of what would be rounded while the model runs.
 void DropScalesOfActivations(Tensors& tensors) {
-  for (const std::string_view end :
-       {".input_scale", ".activation_scale", "_activation_scale", ".self_attn.k_scale", ".self_attn.v_scale"}) {
+  for (const std::string_view end : {".input_scale", "_input_scale", ".input_global_scale", ".activation_scale",
+                                     "_activation_scale", ".k_scale", ".v_scale"}) {
     for (const std::string& name : NamesEndingWith(end, tensors)) tensors.erase(name);
   }
 }
@@ -370,6 +368,20 @@ std::vector<std::string> QuantizationMethods() {
   std::vector<std::string> names;
   for (const auto& method : kMethods) names.emplace_back(method.name);
   return names;
+}
+
+absl::Status AddModelOptConfig(std::string_view path, std::string_view hf_quant_config, std::string& config_json) {
+  absl::StatusOr<json> config = ParseForeignJson<json>("config.json", config_json);
+  if (!config.ok() || !config->is_object()) return absl::OkStatus();  // the family's error
+  const json text = config->value("text_config", json());
+  if (config->contains(kKey) || (text.is_object() && text.contains(kKey))) return absl::OkStatus();
+  MOED_ASSIGN_OR_RETURN(const json file, ParseForeignJson<json>(std::string(path), hf_quant_config));
+  json said = file.is_object() ? file.value("quantization", json()) : json();
+  if (!said.is_object()) return InvalidArgument(path, ": expected an object \"quantization\"");
+  said["quant_method"] = "modelopt";
+  (*config)[kKey] = std::move(said);
+  config_json = config->dump(-1, ' ', false, json::error_handler_t::replace);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<Quantization> TakeQuantization(std::string& config_json) {
@@ -396,6 +408,7 @@ absl::StatusOr<Quantization> TakeQuantization(std::string& config_json) {
   if (const auto at = own.find("transform_config"); at != own.end() && !at->is_null()) {
     MOED_RETURN_IF_ERROR(CheckTransforms(*at));
   }
+  if (const auto at = own.find("quantized_layers"); at != own.end() && !at->is_null()) MOED_RETURN_IF_ERROR(CheckLayers(*at));
   MOED_RETURN_IF_ERROR(reader.Finish());
   // transformers writes that of a text part once more for the whole.
   if (!in_text && text != config.end() && text->is_object() && text->value(kKey, json()) == own) text->erase(kKey);
@@ -416,8 +429,14 @@ absl::Status JoinQuantized(const Quantization& quantization, Tensors& tensors) {
       MOED_RETURN_IF_ERROR(JoinPacked(quantization, name, tensors));
     }
   }
-  if (quantization.method == Method::kFp8) MOED_RETURN_IF_ERROR(JoinAllFp8(quantization, tensors));
-  if (quantization.method == Method::kFp8 || quantization.method == Method::kPacked) DropScalesOfActivations(tensors);
+  if (quantization.method == Method::kNvfp4) MOED_RETURN_IF_ERROR(JoinCompressedNvfp4(tensors));
+  if (quantization.method == Method::kModelOpt) MOED_RETURN_IF_ERROR(JoinModelOptNvfp4(tensors));
+  if (quantization.method == Method::kFp8 || quantization.method == Method::kModelOpt) {
+    MOED_RETURN_IF_ERROR(JoinAllFp8(quantization, tensors));
+  }
+  if (quantization.method != Method::kAwq && quantization.method != Method::kGptq && quantization.method != Method::kNone) {
+    DropScalesOfActivations(tensors);
+  }
   return absl::OkStatus();
 }
 

@@ -1,5 +1,5 @@
-// Checkpoints whose weights were quantised before: AWQ, GPTQ, FP8 and compressed-tensors, each a matrix apart. MXFP4 is gpt-oss's
-// own (tensor_parts.h).
+// Checkpoints whose weights were quantised before: AWQ, GPTQ, FP8, compressed-tensors and ModelOpt, each a matrix apart. MXFP4 is
+// gpt-oss's own (tensor_parts.h).
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace moed {
 
 // What config.json's quantization_config says.
 struct Quantization {
-  enum class Method { kNone, kAwq, kGptq, kFp8, kPacked };
+  enum class Method { kNone, kAwq, kGptq, kFp8, kPacked, kNvfp4, kModelOpt };
   Method method = Method::kNone;
   uint64_t group = 0;  // columns that share a scale; 0: all of a row
   int zero_term = 0;   // what is added to a stored zero
@@ -26,6 +26,9 @@ struct Quantization {
 };
 
 std::vector<std::string> QuantizationMethods();  // quant_method, sorted; "mxfp4" is a family's
+
+// What ModelOpt's hf_quant_config.json at `path` says becomes the quantization_config of a config.json that has none.
+absl::Status AddModelOptConfig(std::string_view path, std::string_view hf_quant_config, std::string& config_json);
 
 // Takes quantization_config out of the text where its method is one of these, so that the family reads the rest; leaves "mxfp4"
 // to the family. INVALID_ARGUMENT naming the methods, or key, value and what is allowed.

@@ -25,6 +25,18 @@ T Load(const std::byte* at) {
   return value;
 }
 
+// Of a run of columns the first half's codes to low nibbles, the second half's to high ones: as GGUF has them. kHalf: bytes of
+// half a run, which has two neighbouring columns in each.
+template <int kHalf>
+std::byte* PutHalves(const std::byte* codes, std::byte* out) {
+  for (int i = 0; i < kHalf; ++i) {
+    const std::byte low = codes[i], high = codes[kHalf + i];
+    *out++ = (low & std::byte{15}) | high << 4;
+    *out++ = low >> 4 | (high & std::byte{0xf0});
+  }
+  return out;
+}
+
 class Mxfp4Source final : public RowSource {
  public:
   Mxfp4Source(FilePlace codes, FilePlace scales, uint64_t cols, uint64_t row_step)
@@ -35,24 +47,16 @@ class Mxfp4Source final : public RowSource {
     for (uint64_t row = first; row < first + count; ++row) {
       MOED_RETURN_IF_ERROR(ReadAt(codes_, row * row_step_ * codes.size(), codes));
       MOED_RETURN_IF_ERROR(ReadAt(scales_, row * row_step_ * scales.size(), scales));
-      for (uint64_t block = 0; block < blocks_; ++block) out = Put(scales[block], codes.data() + 2 * kHalf * block, out);
+      for (uint64_t block = 0; block < blocks_; ++block) {
+        *out++ = scales[block];
+        out = PutHalves<kHalf>(codes.data() + 2 * kHalf * block, out);
+      }
     }
     return absl::OkStatus();
   }
 
  private:
-  static constexpr uint64_t kHalf = 8;  // bytes with the codes of half a block
-
-  // The scale, then the first half's codes in low nibbles and the second half's in high ones.
-  static std::byte* Put(std::byte scale, const std::byte* codes, std::byte* out) {
-    *out++ = scale;
-    for (uint64_t i = 0; i < kHalf; ++i) {
-      const std::byte low = codes[i], high = codes[kHalf + i];
-      *out++ = (low & std::byte{15}) | high << 4;
-      *out++ = low >> 4 | (high & std::byte{0xf0});
-    }
-    return out;
-  }
+  static constexpr int kHalf = 8;
 
   const FilePlace codes_, scales_;
   const uint64_t blocks_;  // of a row
@@ -243,6 +247,79 @@ class ScaledE4m3Source final : public RowSource {
   const ScaledE4m3Tensors t_;
 };
 
+constexpr uint64_t kNvfp4Parts = 4;  // of a block of 64 columns
+constexpr uint64_t kNvfp4Codes = 32;
+
+absl::Status CheckNvfp4Scales(std::span<const std::byte> scales, uint64_t row, uint64_t first_column) {
+  constexpr std::byte kMost{0x7e};
+  for (uint64_t i = 0; i < scales.size(); ++i) {
+    if (scales[i] <= kMost) continue;
+    return InvalidArgument("the scale of row ", row, " from column ", first_column + 16 * i, " on is the byte ",
+                           static_cast<int>(scales[i]), " of e4m3, expected a number that is not negative: 0 to ",
+                           static_cast<int>(kMost));
+  }
+  return absl::OkStatus();
+}
+
+std::byte* PutFactor(const Nvfp4Factor& factor, std::byte* out) {
+  std::memcpy(out, &factor.factor, sizeof(float));
+  std::memcpy(out + sizeof(float), &factor.rest, sizeof(float));
+  return out + 2 * sizeof(float);
+}
+
+class Nvfp4Source final : public RowSource {
+ public:
+  explicit Nvfp4Source(Nvfp4Tensors tensors) : t_(std::move(tensors)) {}
+
+  absl::Status Read(uint64_t first, uint64_t count, std::byte* out) const override {
+    const uint64_t code_bytes = t_.cols / 2, scale_bytes = t_.cols / 16;
+    std::vector<std::byte> codes(count * code_bytes), scales(count * scale_bytes);
+    MOED_RETURN_IF_ERROR(ReadAt(t_.codes, first * code_bytes, codes));
+    MOED_RETURN_IF_ERROR(ReadAt(t_.scales, first * scale_bytes, scales));
+    for (uint64_t row = 0; row < count; ++row) {
+      const auto own = std::span(scales).subspan(row * scale_bytes, scale_bytes);
+      MOED_RETURN_IF_ERROR(CheckNvfp4Scales(own, first + row, 0));
+      const Nvfp4Factor& factor = t_.factors[(first + row) / t_.matrix_rows];
+      for (uint64_t part = 0; part < scale_bytes; part += kNvfp4Parts) {
+        out = PutFactor(factor, out);
+        std::memcpy(out, own.data() + part, kNvfp4Parts);
+        out += kNvfp4Parts;
+        for (uint64_t i = part; i < part + kNvfp4Parts; ++i) out = PutHalves<4>(codes.data() + row * code_bytes + 8 * i, out);
+      }
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  const Nvfp4Tensors t_;
+};
+
+class Nvfp4BlockSource final : public RowSource {
+ public:
+  Nvfp4BlockSource(FilePlace blocks, uint64_t cols, Nvfp4Factor factor)
+      : blocks_(std::move(blocks)), of_row_(cols / kNvfp4Blocks.block_columns), factor_(factor) {}
+
+  absl::Status Read(uint64_t first, uint64_t count, std::byte* out) const override {
+    constexpr uint64_t kBytes = kNvfp4Parts + kNvfp4Codes;
+    std::vector<std::byte> blocks(count * of_row_ * kBytes);
+    MOED_RETURN_IF_ERROR(ReadAt(blocks_, first * of_row_ * kBytes, blocks));
+    for (uint64_t i = 0; i < count * of_row_; ++i) {
+      const auto block = std::span(blocks).subspan(i * kBytes, kBytes);
+      MOED_RETURN_IF_ERROR(
+          CheckNvfp4Scales(block.first(kNvfp4Parts), first + i / of_row_, i % of_row_ * kNvfp4Blocks.block_columns));
+      out = PutFactor(factor_, out);
+      std::memcpy(out, block.data(), kBytes);
+      out += kBytes;
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  const FilePlace blocks_;
+  const uint64_t of_row_;
+  const Nvfp4Factor factor_;
+};
+
 }  // namespace
 
 std::shared_ptr<const RowSource> Mxfp4Rows(FilePlace codes, FilePlace scales, uint64_t cols, uint64_t row_step) {
@@ -257,6 +334,12 @@ std::shared_ptr<const RowSource> PackedRows(PackedTensors tensors) { return std:
 
 std::shared_ptr<const RowSource> ScaledE4m3Rows(ScaledE4m3Tensors tensors) {
   return std::make_shared<ScaledE4m3Source>(std::move(tensors));
+}
+
+std::shared_ptr<const RowSource> Nvfp4Rows(Nvfp4Tensors tensors) { return std::make_shared<Nvfp4Source>(std::move(tensors)); }
+
+std::shared_ptr<const RowSource> Nvfp4Rows(FilePlace blocks, uint64_t cols, Nvfp4Factor factor) {
+  return std::make_shared<Nvfp4BlockSource>(std::move(blocks), cols, factor);
 }
 
 }  // namespace moed

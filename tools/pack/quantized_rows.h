@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "tools/pack/source_tensor.h"
 
@@ -59,5 +60,25 @@ struct ScaledE4m3Tensors {
   uint64_t block_cols = 0;
 };
 std::shared_ptr<const RowSource> ScaledE4m3Rows(ScaledE4m3Tensors tensors);
+
+// What all scales of a matrix of NVFP4 are multiplied by, of levels twice its numbers: two float32, of which the second is what
+// the first lacks (PartE4m3 of quant/block_layouts.h).
+struct Nvfp4Factor {
+  float factor = 0.5f;
+  float rest = 0;
+};
+
+// NVFP4: `codes` (rows, cols / 2), a byte for two neighbouring columns, the low nibble first; `scales` (rows, cols / 16) of e4m3
+// without a sign. `factors`: of matrices that stand one below the other, of the same number of rows. Makes rows of kNvfp4Blocks.
+struct Nvfp4Tensors {
+  FilePlace codes;
+  FilePlace scales;
+  uint64_t cols = 0;  // a multiple of those of kNvfp4Blocks
+  uint64_t matrix_rows = 0;
+  std::vector<Nvfp4Factor> factors;
+};
+std::shared_ptr<const RowSource> Nvfp4Rows(Nvfp4Tensors tensors);
+// The same of GGUF's blocks.
+std::shared_ptr<const RowSource> Nvfp4Rows(FilePlace blocks, uint64_t cols, Nvfp4Factor factor);
 
 }  // namespace moed

@@ -3,9 +3,9 @@
 
 The repository has it packed by xz.
 
-Bytes are random, but scales in float16 and e8m0 are sane numbers, and codes are such that all of them appear: the grid rows of
-IQ3_S are counted through. For each type, little-endian: u32 number of the type, u32 columns of a block, u32 bytes of a block, u32
-blocks, the blocks, the weights as float32 (dequantize of the Python package gguf).
+Bytes are random, but scales in float16, e8m0 and e4m3 are sane numbers, and codes are such that all of them appear: the grid rows
+of IQ3_S are counted through. For each type, little-endian: u32 number of the type, u32 columns of a block, u32 bytes of a block,
+u32 blocks, the blocks, the weights as float32 (dequantize of the Python package gguf).
 
 Made with gguf 0.19.0, numpy 2.4.6.
 """
@@ -35,6 +35,7 @@ FLOAT16 = {
     Type.IQ3_S: [0],
     Type.IQ4_XS: [0],
     Type.MXFP4: [],
+    Type.NVFP4: [],
 }
 WEIGHTS = 4096
 
@@ -50,6 +51,8 @@ def blocks_of(kind: Type, random: np.random.Generator) -> npt.NDArray[np.uint8]:
     if kind == Type.MXFP4:
         blocks[:, 0] = random.integers(110, 130, count, dtype=np.uint8)
         blocks[:6, 0] = [0, 1, 2, 127, 254, 255]
+    if kind == Type.NVFP4:
+        blocks[:, :4] %= 0x7F  # e4m3 without a sign, and without its NaN
     if kind == Type.IQ3_S:
         rows = (np.arange(count * 64) * 5 % 512).reshape(count, 8, 8)
         blocks[:, 2:66] = (rows & 255).reshape(count, 64)

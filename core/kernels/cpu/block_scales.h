@@ -77,6 +77,28 @@ struct ExponentScales {
   };
 };
 
+// Numbers of e4m3 of every 16 columns, times what a factor and its rest are.
+struct FactorScales {
+  static constexpr int kHeaderBytes = 40;
+  static constexpr int kBlocks = 2;
+  static constexpr int kParts = 2;
+  static constexpr bool kHasOffsets = false;
+  static constexpr bool kSubtracted = false;
+  template <class Isa>
+  struct Header : BlockHeader<Isa> {
+    typename Isa::Floats factor;
+    typename Isa::Floats rest;
+    inline Header(const unsigned char* block, int64_t panel_bytes)
+        : BlockHeader<Isa>{block, panel_bytes},
+          factor(Isa::BroadcastInPanel(block, panel_bytes)),
+          rest(Isa::BroadcastInPanel(block + 4, panel_bytes)) {}
+    inline typename Isa::Floats Scale(int part) const {
+      const auto number = Isa::UnsignedE4m3(Isa::LoadBytes(this->block + 8 + 8 * part, this->panel_bytes));
+      return Isa::MultiplyAdd(number, factor, Isa::Multiply(number, rest));
+    }
+  };
+};
+
 // The integers of kParts parts, of four or six bits each, brought to a byte each: part p's eight rows are a group, the even parts
 // of eight before the odd ones. Of six bits: the low four of kParts numbers, then the high two.
 template <int kParts, int kBits, class Isa>

@@ -10,6 +10,7 @@
 
 #include "core/kernels/cpu/neon_tiles.h"
 #include "core/quant/byte_scale.h"
+#include "core/quant/fp8.h"
 #include "core/quant/level_tables.h"
 
 namespace moed::neon {
@@ -182,6 +183,20 @@ struct ExponentScales {
     const uint32x4_t normal = vshlq_n_u32(vsubq_u32(e, vdupq_n_u32(1)), 23);
     const uint32x4_t subnormal = vshlq_u32(vdupq_n_u32(1 << 21), vreinterpretq_s32_u32(e));
     return vreinterpretq_f32_u32(vbslq_u32(vcltq_u32(e, vdupq_n_u32(2)), subnormal, normal));
+  }
+};
+
+// Numbers of e4m3 of every 16 columns, times what a factor and its rest are.
+struct FactorScales {
+  static constexpr int kHeaderBytes = 40;
+  static constexpr int kBlocks = 2;
+  static constexpr int kParts = 2;
+  static constexpr bool kHasOffsets = false;
+  static inline float32x4_t Scale(const unsigned char* block, int half, int b, int part) {
+    const uint32x4_t codes = LoadBytes(block + 8 + 8 * (kParts * b + part), half);
+    const float32x4_t number = vmulq_n_f32(vreinterpretq_f32_u32(vshlq_n_u32(codes, 20)), quant::kE4m3Shift);
+    const auto* const factor = reinterpret_cast<const float*>(block);
+    return vfmaq_f32(vmulq_f32(number, vld1q_dup_f32(factor + 1)), number, vld1q_dup_f32(factor));
   }
 };
 

@@ -57,6 +57,8 @@ template <>
 struct NeonFormat<FormatId::kQ2S> : Block<CodesOf2Bits, ByteLines> {};
 template <>
 struct NeonFormat<FormatId::kQ2P> : Block<PairCodes, ByteLines> {};
+template <>
+struct NeonFormat<FormatId::kNvfp4> : Block<TableCodes<kMxfp4Levels>, FactorScales> {};
 
 }  // namespace
 }  // namespace moed::neon

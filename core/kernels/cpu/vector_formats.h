@@ -320,6 +320,8 @@ template <class Isa>
 struct VectorFormat<FormatId::kQ2S, Isa> : Block<Isa, CodesOf2Bits, ByteLines> {};
 template <class Isa>
 struct VectorFormat<FormatId::kQ2P, Isa> : Block<Isa, PairCodes, ByteLines> {};
+template <class Isa>
+struct VectorFormat<FormatId::kNvfp4, Isa> : Block<Isa, TableCodes<kMxfp4Levels, 12, 24>, FactorScales> {};
 
 // Wide: a format in the widest vectors; OnePanel: in vectors of one panel. Tiles of kVectors vectors times kTokens tokens.
 template <class Wide, int kVectors, int kTokens, class OnePanel = Wide>

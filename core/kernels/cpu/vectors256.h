@@ -46,6 +46,8 @@ struct Vectors256 {
     return _mm256_set1_epi32(group);
   }
   static inline Floats Broadcast(const unsigned char* at) { return _mm256_broadcast_ss(reinterpret_cast<const float*>(at)); }
+  // One float for all rows of a panel.
+  static inline Floats BroadcastInPanel(const unsigned char* at, int64_t) { return Broadcast(at); }
   // Four floats, of which Lane<i> puts the i-th in every lane: fewer loads than Broadcast.
   static inline Floats Four(const unsigned char* at) { return _mm256_broadcast_ps(reinterpret_cast<const __m128*>(at)); }
   template <int kLane>
@@ -91,6 +93,9 @@ struct Vectors256 {
     const Ints sign = _mm256_and_si256(_mm256_slli_epi32(codes, 24), _mm256_set1_epi32(INT32_MIN));
     const Ints magnitude = _mm256_and_si256(_mm256_slli_epi32(codes, 20), _mm256_set1_epi32(0x07f00000));
     return _mm256_mul_ps(_mm256_castsi256_ps(_mm256_or_si256(sign, magnitude)), _mm256_set1_ps(quant::kE4m3Shift));
+  }
+  static inline Floats UnsignedE4m3(Ints codes) {
+    return _mm256_mul_ps(_mm256_castsi256_ps(_mm256_slli_epi32(codes, 20)), _mm256_set1_ps(quant::kE4m3Shift));
   }
 
   static inline Ints Xor(Ints a, Ints b) { return _mm256_xor_si256(a, b); }

@@ -49,6 +49,10 @@ struct Vnni512 {
     return _mm512_set1_epi32(group);
   }
   static inline Floats Broadcast(const unsigned char* at) { return _mm512_castsi512_ps(Group(at)); }
+  static inline Floats BroadcastInPanel(const unsigned char* at, int64_t panel_bytes) {
+    const __m256i first = Vectors256::Group(at);
+    return _mm512_castsi512_ps(_mm512_inserti64x4(_mm512_castsi256_si512(first), Vectors256::Group(at + panel_bytes), 1));
+  }
 
   static inline Ints And(Ints a, char bits) { return _mm512_and_si512(a, _mm512_set1_epi8(bits)); }
   static inline __m128i LoadSixteen(const unsigned char* at, int64_t panel_bytes) {
@@ -85,6 +89,9 @@ struct Vnni512 {
     const Ints sign = _mm512_and_si512(_mm512_slli_epi32(codes, 24), _mm512_set1_epi32(INT32_MIN));
     const Ints magnitude = _mm512_and_si512(_mm512_slli_epi32(codes, 20), _mm512_set1_epi32(0x07f00000));
     return _mm512_mul_ps(_mm512_castsi512_ps(_mm512_or_si512(sign, magnitude)), _mm512_set1_ps(quant::kE4m3Shift));
+  }
+  static inline Floats UnsignedE4m3(Ints codes) {
+    return _mm512_mul_ps(_mm512_castsi512_ps(_mm512_slli_epi32(codes, 20)), _mm512_set1_ps(quant::kE4m3Shift));
   }
 
   static inline Ints Xor(Ints a, Ints b) { return _mm512_xor_si512(a, b); }

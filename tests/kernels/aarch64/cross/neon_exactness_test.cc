@@ -123,6 +123,11 @@ std::vector<unsigned char> RandomWeights(const Format& format, int rows, int col
       }
       std::generate(begin + 32, begin + format.panel_block_bytes, [&] { return static_cast<unsigned char>(random()); });
     }
+    if (format.id == FormatId::kNvfp4) {
+      const float factor = normal(random) / 100, rest = factor * 0x1p-25f * normal(random);
+      std::memcpy(begin, &factor, sizeof(factor));
+      std::memcpy(begin + sizeof(factor), &rest, sizeof(rest));
+    }
     if (format.scale_bytes == 0) continue;
     std::generate(begin + format.scale_bytes, begin + format.panel_block_bytes,
                   [&] { return static_cast<unsigned char>(random()); });
