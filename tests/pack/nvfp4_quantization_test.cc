@@ -38,6 +38,9 @@ json CompressedNvfp4Config() {
   return config;
 }
 
+// 4 bits of exponent, 3 of mantissa.
+float E4m3(int code) { return static_cast<float>(code < 8 ? std::ldexp(code, -9) : std::ldexp(8 + code % 8, code / 8 - 10)); }
+
 // Matrices one below the other and what they mean, the number that multiplies being 1.
 struct Matrix {
   std::string codes, scales;
@@ -50,9 +53,9 @@ Matrix RandomMatrix(uint64_t rows, uint64_t cols, uint32_t seed) {
   Matrix matrix{RandomBytes(rows * cols / 2, random), RandomBytes(rows * cols / 16, random), {}};
   for (char& scale : matrix.scales) scale = static_cast<char>(static_cast<uint8_t>(scale) % 0x7f);
   for (uint64_t i = 0; i < rows * cols; ++i) {
-    const int code = static_cast<uint8_t>(matrix.codes[i / 2]) >> 4 * (i % 2) & 15, scale = matrix.scales[i / 16];
-    const float e4m3 = static_cast<float>(scale < 8 ? std::ldexp(scale, -9) : std::ldexp(8 + scale % 8, scale / 8 - 10));
-    matrix.weights.push_back((code < 8 ? kNumbers[code] : 0 - kNumbers[code - 8]) * e4m3);  // the code of -0 is 0
+    const int code = static_cast<uint8_t>(matrix.codes[i / 2]) >> 4 * (i % 2) & 15;
+    const float number = code < 8 ? kNumbers[code] : 0 - kNumbers[code - 8];  // the code of -0 is 0
+    matrix.weights.push_back(number * E4m3(matrix.scales[i / 16]));
   }
   return matrix;
 }
@@ -100,6 +103,36 @@ TEST(Nvfp4Test, MeansWhatModelOptAndCompressedTensorsSay) {
     EXPECT_EQ(Encoded(matrix, {{FormatId::kNvfp4}, true}), weights) << name;
     EXPECT_EQ(Encoded(matrix, {{FormatId::kF32}}), weights) << name;
   }
+}
+
+// A number of e4m3 over that of the tensor, which the inverse as one float32 would not give.
+TEST(Nvfp4Test, QuotientsAreExact) {
+  constexpr uint64_t kMatrices = 4096, kCols = 64;
+  std::mt19937 random(6);
+  std::uniform_real_distribution<float> exponents(-20, 20);
+  Matrix matrix = RandomMatrix(kMatrices, kCols, 7);
+  matrix.codes.assign(matrix.codes.size(), '\x22');  // of 1
+  TestTensor numbers{"F32", {kMatrices}, ""};
+  std::vector<float> expected;
+  int of_inverse = 0;
+  for (uint64_t i = 0; i < kMatrices; ++i) {
+    const float number = std::exp2(exponents(random));
+    Append(number, numbers.bytes);
+    for (uint64_t column = 0; column < kCols; ++column) {
+      const float scale = E4m3(matrix.scales[i * kCols / 16 + column / 16]);
+      expected.push_back(scale / number);
+      if (scale * (1 / number) != expected.back()) ++of_inverse;
+    }
+  }
+  EXPECT_GT(of_inverse, 0);
+  Tensors tensors = TensorsOf({{"m.weight_packed", {"U8", {kMatrices, 1, kCols / 2}, matrix.codes}},
+                               {"m.weight_scale", {"F8_E4M3", {kMatrices, 1, kCols / 16}, matrix.scales}},
+                               {"m.weight_global_scale", numbers}});
+  const absl::Status joined = Join(CompressedNvfp4Config(), tensors);
+  ASSERT_TRUE(joined.ok()) << joined;
+  SourceTensor all = tensors.at("m.weight");
+  all.shape = {kMatrices, kCols};
+  EXPECT_EQ(Encoded(all, {{FormatId::kF32}}), expected);
 }
 
 // A checkpoint of which the matrices of the experts are of NVFP4, with a number each that is a power of two.
