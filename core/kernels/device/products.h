@@ -253,8 +253,7 @@ struct ProductsOf {
       LaunchProductsOf<Layout, FloatRows<Layout, 8>>(stream, a);
     } else {
       if (a.tokens == 1) return LaunchProductsOfFew<Layout, IntegerSums<Layout, 1>>(stream, a);
-      if (a.tokens <= cuda::kFewTokens)
-        return LaunchProductsOfFew<Layout, IntegerSums<Layout, TokensOfPass<Layout>()>>(stream, a);
+      if (a.tokens <= cuda::kFewTokens) return LaunchProductsOfFew<Layout, IntegerSums<Layout, 4>>(stream, a);
       LaunchProductsOf<Layout, BlockRows<Layout, 8>>(stream, a);
     }
   }
