@@ -21,10 +21,12 @@ static constexpr int64_t Fp8Codes(int64_t column) {
 // E4m3: sign, 4 bits of exponent, 3 of mantissa, no infinities: s x 2^(e - 7) x 1.mmm, and s x 2^-6 x 0.mmm for e = 0. Its bits
 // shifted are a float32 of 2^-120 times that. 0x7f and 0xff, the format's NaN, are in no store; here they go on as the others do.
 inline constexpr float kE4m3Shift = 0x1p120f;
-static constexpr float E4m3ToFloat(uint8_t code) {
-  const uint32_t bits = (code & 0x80u) << 24 | (code & 0x7fu) << 20;
+// Of a word whose upper byte is the code.
+static constexpr float UpperE4m3ToFloat(uint32_t word) {
+  const int32_t bits = static_cast<int32_t>(word) >> 4 & static_cast<int32_t>(0x87f00000);  // the sign came five times
   return __builtin_bit_cast(float, bits) * kE4m3Shift;
 }
+static constexpr float E4m3ToFloat(uint8_t code) { return UpperE4m3ToFloat(static_cast<uint32_t>(code) << 24); }
 
 // Without a sign, as nvfp4 has scales; a byte above 0x7e, which is in no store, goes on as if the exponent had 5 bits.
 static constexpr float UnsignedE4m3ToFloat(uint8_t code) {

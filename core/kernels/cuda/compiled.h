@@ -44,6 +44,14 @@ __device__ inline uintptr_t AddressOf(const T* pointer) {
   return reinterpret_cast<uintptr_t>(pointer);
 }
 
+// A selector of prmt may ask for signs, one of __byte_perm may not.
+template <unsigned kSelector>
+__device__ inline unsigned SignsOfBytes(unsigned x, unsigned y) {
+  unsigned result;
+  asm("prmt.b32 %0, %1, %2, %3;" : "=r"(result) : "r"(x), "r"(y), "n"(kSelector | 0x8888));
+  return result;
+}
+
 template <class T>
 __device__ inline T* SharedMemory(size_t byte = 0) {
   extern __shared__ uint4 moed_shared_memory[];

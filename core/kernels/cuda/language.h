@@ -41,8 +41,9 @@
 //
 // Numbers. Compiled with -fmad=false (-ffp-contract=off), so a product and a sum are rounded each; fmaf is written out. Division
 // and sqrtf are correctly rounded. Functions of <cmath> beyond fmaf, fma, sqrtf, sqrt, fabsf, fmaxf, fminf, rintf, floorf are not
-// the same bits on both: use core/kernels/math.h's arithmetic. Of intrinsics there are those of emulation/arithmetic.h. constexpr
-// functions of the host (core/quant/half.h) may be called: nvcc gets --expt-relaxed-constexpr.
+// the same bits on both: use core/kernels/math.h's arithmetic. Of intrinsics there are those of emulation/arithmetic.h, and
+// SignsOfBytes<selector>(x, y): of each byte that __byte_perm would take, its sign eight times. constexpr functions of the host
+// (core/quant/half.h) may be called: nvcc gets --expt-relaxed-constexpr.
 #pragma once
 
 #include <type_traits>

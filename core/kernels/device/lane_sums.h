@@ -19,41 +19,27 @@ __device__ inline float SumOfPartials(Shared<const float> s) {
   return ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]));
 }
 
-// `sum`, the partial sum `lane` of 8, with elements lane, lane + 8, ... of the n at x added to it.
-template <class Accumulate>
-__device__ inline float AddToPartial(float sum, Shared<const float> x, int n, int lane, const Accumulate& accumulate) {
-  constexpr int kBatch = kStepsAhead * kPartialSums;
-  using Batch = float[kStepsAhead];
-  const auto read = [&](int first, Batch& to) {
-    MOED_UNROLL
-    for (int step = 0; step < kStepsAhead; ++step) to[step] = x[first + step * kPartialSums + lane];
-  };
-  const auto add = [&](const Batch& numbers) {
-    MOED_UNROLL
-    for (int step = 0; step < kStepsAhead; ++step) sum = accumulate(sum, numbers[step]);
-  };
-  int first = 0;
-  Batch even = {}, odd;
-  if (n >= kBatch) {
-    read(0, even);
-    for (; first + 3 * kBatch <= n; first += 2 * kBatch) {
-      read(first + kBatch, odd);
-      add(even);
-      read(first + 2 * kBatch, even);
-      add(odd);
-    }
-    add(even);
-    first += kBatch;
+// `sum`, the partial sum `lane` of 8, with elements lane, lane + 8, ... of the n at x added to it. kAhead of them are read before
+// the first of these is added.
+template <class Element, int kAhead, class Accumulate>
+__device__ inline float AddToPartial(float sum, Shared<const Element> x, int n, int lane, const Accumulate& accumulate) {
+  const auto read = [&](int step) { return Load<Element>(x, step * kPartialSums + lane); };
+  const int steps = (n - lane + kPartialSums - 1) / kPartialSums;
+  Element ahead[kAhead] = {};
+  MOED_UNROLL
+  for (int k = 0; k < kAhead; ++k) {
+    if (k < steps) ahead[k] = read(k);
   }
-  for (; first < n; first += kBatch) {
-    const int rest = n - first - lane;
+  int step = 0;
+  for (; step + 2 * kAhead <= steps; step += kAhead) {
     MOED_UNROLL
-    for (int step = 0; step < kStepsAhead; ++step) {
-      if (step * kPartialSums < rest) even[step] = x[first + step * kPartialSums + lane];
-    }
+    for (int k = 0; k < kAhead; ++k) sum = accumulate(sum, ahead[k]), ahead[k] = read(step + kAhead + k);
+  }
+  for (; step < steps; step += kAhead) {
     MOED_UNROLL
-    for (int step = 0; step < kStepsAhead; ++step) {
-      if (step * kPartialSums < rest) sum = accumulate(sum, even[step]);
+    for (int k = 0; k < kAhead; ++k) {
+      if (step + k < steps) sum = accumulate(sum, ahead[k]);
+      if (step + kAhead + k < steps) ahead[k] = read(step + kAhead + k);
     }
   }
   return sum;
@@ -73,7 +59,7 @@ __device__ inline float SumOfStaged(int n, int most, const Stage& stage, const A
     __syncthreads();
     stage(staged, first, count);
     __syncthreads();
-    if (thread < kPartialSums) partial = AddToPartial(partial, staged, count, thread, accumulate);
+    if (thread < kPartialSums) partial = AddToPartial<float, kStepsAhead>(partial, staged, count, thread, accumulate);
   }
   if (thread < kPartialSums) staged[thread] = partial;  // where it alone has read
   __syncthreads();

@@ -89,8 +89,7 @@ struct BlockRows {
     MOED_UNROLL
     for (int b = 0; b < Layout::kColumns / kBlockColumns; ++b) {
       uint32_t levels[kGroups];
-      MOED_UNROLL
-      for (int s = 0; s < kGroups; ++s) levels[s] = LevelWord<Layout>(BytesAt(block), b, row, s);
+      LevelWords<Layout>(static_cast<const Layout*>(nullptr), BytesAt(block), b, row, levels);
       MOED_UNROLL
       for (int own = 0; own < kOwn; ++own) {
         if (token(own) < tokens) AddToken(levels, scales, b, x, first + b, own);
@@ -253,8 +252,7 @@ struct ProductsOf {
       LaunchProductsOf<Layout, FloatRows<Layout, 8>>(stream, a);
     } else {
       if (a.tokens == 1) return LaunchProductsOfFew<Layout, IntegerSums<Layout, 1>>(stream, a);
-      if (a.tokens <= cuda::kFewTokens)
-        return LaunchProductsOfFew<Layout, IntegerSums<Layout, TokensOfPass<Layout>()>>(stream, a);
+      if (a.tokens <= cuda::kFewTokens) return LaunchProductsOfFew<Layout, IntegerSums<Layout, 4>>(stream, a);
       LaunchProductsOf<Layout, BlockRows<Layout, 8>>(stream, a);
     }
   }

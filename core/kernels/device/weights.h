@@ -72,19 +72,35 @@ constexpr uint32_t TableWord(const int8_t (&table)[16], int first) {
   for (int i = 0; i < 4; ++i) word |= static_cast<uint32_t>(static_cast<uint8_t>(table[first + i])) << 8 * i;
   return word;
 }
-// What the table has for four codes, which are the low 16 bits.
+// Eight nibbles, byte by byte, and for each a mask that says whether it is 8 or more.
+struct EightNibbles {
+  uint32_t entries, first_upper, second_upper;
+  explicit __device__ EightNibbles(uint32_t nibbles)
+      : entries(nibbles & 0x7 * 0x11111111u),
+        first_upper(SignsOfBytes<0x5140>(nibbles << 4, nibbles)),
+        second_upper(SignsOfBytes<0x7362>(nibbles << 4, nibbles)) {}
+};
+// What the table has for four nibbles, of whose entries these are the low 16 bits.
 template <const int8_t (&kTable)[16]>
-__device__ inline uint32_t EntriesOfFour(uint32_t nibbles) {
+__device__ inline uint32_t EntriesOfFour(uint32_t entries, uint32_t upper) {
   constexpr uint32_t kFirst = TableWord(kTable, 0), kSecond = TableWord(kTable, 4), kThird = TableWord(kTable, 8),
                      kFourth = TableWord(kTable, 12);
-  const uint32_t entry = nibbles & 0x7777;
-  const uint32_t upper = __byte_perm(0xff00, 0, nibbles >> 3 & 0x1111);
-  return (__byte_perm(kFirst, kSecond, entry) & ~upper) | (__byte_perm(kThird, kFourth, entry) & upper);
+  return (__byte_perm(kFirst, kSecond, entries) & ~upper) | (__byte_perm(kThird, kFourth, entries) & upper);
 }
+// Of the low nibbles of four bytes, and of the high ones, which take turns until they are sorted.
+template <const int8_t (&kTable)[16]>
+__device__ inline void EntriesOfEight(const EightNibbles& nibbles, uint32_t& low, uint32_t& high) {
+  const uint32_t first = EntriesOfFour<kTable>(nibbles.entries, nibbles.first_upper),
+                 second = EntriesOfFour<kTable>(nibbles.entries >> 16, nibbles.second_upper);
+  low = __byte_perm(first, second, 0x6420);
+  high = __byte_perm(first, second, 0x7531);
+}
+// Codes are below 16, a byte each.
 template <const int8_t (&kTable)[16]>
 __device__ inline uint32_t LevelsOf(const quant::TableEntries<kTable>*, uint32_t codes) {
-  const uint32_t nibbles = codes | codes >> 4;  // bytes 0 and 2: two codes each
-  return EntriesOfFour<kTable>((nibbles & 0xff) | (nibbles >> 8 & 0xff00));
+  uint32_t low, high;
+  EntriesOfEight<kTable>(EightNibbles(codes), low, high);
+  return low;
 }
 
 // Levels of pairs: tables and, of the second columns, a turn.
@@ -135,24 +151,39 @@ __device__ inline void LevelWords(const void*, Memory block, int b, int row, uin
   MOED_UNROLL
   for (int s = 0; s < 8; ++s) words[s] = LevelWord<Layout>(block, b, row, s);
 }
-// A plane's word has the codes of two: low and high nibbles take turns, and so do what they stand for until they are sorted.
+// A plane's word has the codes of two.
 template <class Layout, const int8_t (&kTable)[16], class Memory>
 __device__ inline void LevelWords(const quant::TableEntries<kTable>*, Memory block, int b, int row, uint32_t (&words)[8]) {
   static_assert(std::is_same_v<typename Layout::Codes, quant::Planes<4>>);
   const Memory plane = block + (Layout::kHeaderBytes + Layout::Codes::kBytes * b);
   MOED_UNROLL
   for (int s = 0; s < 4; ++s) {
-    const auto nibbles = Load<uint32_t>(plane + (quant::kVectorBytes * s + quant::kGroupColumns * row));
-    const uint32_t low = EntriesOfFour<kTable>(nibbles), high = EntriesOfFour<kTable>(nibbles >> 16);
-    words[s] = __byte_perm(low, high, 0x6420);
-    words[s + 4] = __byte_perm(low, high, 0x7531);
+    const EightNibbles nibbles(Load<uint32_t>(plane + (quant::kVectorBytes * s + quant::kGroupColumns * row)));
+    EntriesOfEight<kTable>(nibbles, words[s], words[s + 4]);
   }
 }
+// A word of pairs has the n of words 0 and 2, or of 1 and 3, both columns of each.
+template <class Layout, class Memory>
+requires std::is_same_v<typename Layout::Codes, quant::PairPlanes> __device__ inline void LevelWords(const quant::Integers<0>*,
+                                                                                                     Memory block, int, int row,
+                                                                                                     uint32_t (&words)[8]) {
+  using Pairs = quant::PairPlanes;
+  const Memory planes = block + Layout::kHeaderBytes;
+  const uint32_t turns = Load<uint32_t>(planes + Pairs::Bit(0, row)) >> Pairs::BitShift(0, row);
+  MOED_UNROLL
+  for (int s = 0; s < 2; ++s) {
+    const EightNibbles nibbles(Load<uint32_t>(planes + Pairs::Nibble(quant::kGroupColumns * s, row)));
+    EntriesOfEight<kPairFirst>(nibbles, words[s], words[s + 2]);
+    EntriesOfEight<kPairSecond>(nibbles, words[s + 4], words[s + 6]);
+  }
+  MOED_UNROLL
+  for (int s = 0; s < 4; ++s) words[s + 4] ^= (turns >> s & kEveryByte) * kPairTurn;
+}
 
-// The formats of weights themselves: a panel's, column by column.
+// The formats of weights themselves: a panel's, column by column. Two weights are those of a row and the next, for even rows.
 template <FormatId kFormat>
 struct FloatLayout;
-template <class Element, float (*kWiden)(Element)>
+template <class Element, class Two, float (*kWiden)(Element)>
 struct PlainLayout {
   static constexpr int kColumns = kBlockColumns;
   static constexpr int kBytes = sizeof(Element) * kPanelRows * kBlockColumns;
@@ -160,22 +191,34 @@ struct PlainLayout {
   static __device__ float Weight(Memory block, int column, int row) {
     return kWiden(Load<Element>(block + sizeof(Element) * (kPanelRows * column + row)));
   }
+  template <class Memory>
+  static __device__ float2 TwoWeights(Memory block, int column, int row) {
+    const auto two = Load<Two>(block + sizeof(Element) * (kPanelRows * column + row));
+    return {kWiden(two.x), kWiden(two.y)};
+  }
 };
 constexpr float SameFloat(float weight) { return weight; }
 template <>
-struct FloatLayout<FormatId::kF32> : PlainLayout<float, SameFloat> {};
+struct FloatLayout<FormatId::kF32> : PlainLayout<float, float2, SameFloat> {};
 template <>
-struct FloatLayout<FormatId::kF16> : PlainLayout<uint16_t, Float16ToFloat> {};
+struct FloatLayout<FormatId::kF16> : PlainLayout<uint16_t, ushort2, Float16ToFloat> {};
 template <>
-struct FloatLayout<FormatId::kBF16> : PlainLayout<uint16_t, BFloat16ToFloat> {};
+struct FloatLayout<FormatId::kBF16> : PlainLayout<uint16_t, ushort2, BFloat16ToFloat> {};
 template <>
 struct FloatLayout<FormatId::kFp8> {
   static constexpr int kColumns = quant::kFp8BlockColumns;
+  static constexpr int kHeaderBytes = quant::kFp8HeaderBytes;
   static constexpr int kBytes = quant::kFp8PanelBlockBytes;
   template <class Memory>
   static __device__ float Weight(Memory block, int column, int row) {
     const auto scale = Load<float>(block + sizeof(float) * row);
-    return quant::E4m3ToFloat(Load<uint8_t>(block + (quant::kFp8HeaderBytes + kPanelRows * column + row))) * scale;
+    return quant::E4m3ToFloat(Load<uint8_t>(block + (kHeaderBytes + kPanelRows * column + row))) * scale;
+  }
+  template <class Memory>
+  static __device__ float2 TwoWeights(Memory block, int column, int row) {
+    const auto scales = Load<float2>(block + sizeof(float) * row);
+    const uint32_t codes = Load<uint16_t>(block + (kHeaderBytes + kPanelRows * column + row));
+    return {quant::UpperE4m3ToFloat(codes << 24) * scales.x, quant::UpperE4m3ToFloat(codes << 16) * scales.y};
   }
 };
 

@@ -27,7 +27,7 @@ class Operations {
     Rows();
     Routers();
     Rotation();
-    for (const int tokens : {1, 3}) Product(FormatId::kQ4, tokens), Product(FormatId::kF32, tokens);
+    for (const int tokens : {1, 3}) Product(FormatId::kQ2K, tokens), Product(FormatId::kF32, tokens);
     Attention();
     return backend_->Fence();
   }
@@ -72,7 +72,7 @@ class Operations {
     backend_->TransformAndStore(heads, transform, {&run, 1}, &position, Numbers(4 * 64), Numbers(2 * 64), Numbers(2 * 64));
   }
   void Product(FormatId format, int tokens) {
-    const int rows = 40, cols = 1024;
+    const int rows = 40, cols = 2048;
     const PackedMatrix matrix = RandomMatrix(format, rows, cols, 3);
     MatrixView view = matrix.view;
     view.data = Keep(matrix.bytes);
@@ -107,7 +107,7 @@ class Operations {
 TEST(Barriers, EveryOneIsMissed) {
   Operations all(std::nullopt);
   EXPECT_EQ(all.Run(), absl::OkStatus());
-  EXPECT_EQ(all.barriers().size(), 23);
+  EXPECT_EQ(all.barriers().size(), 25);
   for (const Place& barrier : all.barriers()) EXPECT_FALSE(Operations(barrier).Run().ok()) << barrier.file << ":" << barrier.line;
 }
 

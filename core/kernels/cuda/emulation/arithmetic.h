@@ -46,6 +46,12 @@ inline unsigned __byte_perm(unsigned x, unsigned y, unsigned selector) {
   return result;
 }
 
+// The same, but the byte's sign, eight times.
+template <unsigned kSelector>
+unsigned SignsOfBytes(unsigned x, unsigned y) {
+  return (__byte_perm(x, y, kSelector) >> 7 & 0x01010101) * 0xff;
+}
+
 // c plus the scalar product of four bytes, modulo 2^32.
 inline int __dp4a(int a, int b, int c) {
   unsigned sum = static_cast<unsigned>(c);
