@@ -25,7 +25,7 @@ MULTIPROCESSORS, CLOCK, COPY = 132, 1.755e9, 2.956e12
 BITS = {
     "F32": 32.0, "F16": 16.0, "BF16": 16.0, "Q8": 8.5, "Q4": 4.5, "Q2": 3.0, "Q4A": 5.0, "Q3": 4.0, "Q5_0": 5.5, "Q5_1": 6.0,
     "Q2K": 2.625, "Q3K": 3.4375, "Q4K": 4.5, "Q5K": 5.5, "Q6K": 6.5625, "Iq4Nl": 4.5, "Iq4Xs": 4.25, "Iq3S": 3.4375,
-    "Mxfp4": 4.25, "Q4Z": 4.75, "Q4Z128": 4.1875, "Fp8": 8.25, "Q2S": 2.5, "Q2P": 3.0,
+    "Mxfp4": 4.25, "Q4Z": 4.75, "Q4Z128": 4.1875, "Fp8": 8.25, "Q2S": 2.5, "Q2P": 3.0, "Nvfp4": 4.625,
 }  # fmt: skip
 # Classes of instructions; the rest are integers, moves and branches.
 CLASSES = {
