@@ -9,13 +9,13 @@ namespace moed {
 namespace {
 
 constexpr float kRounding = 1e-6f;     // of sums of shares; the bound itself is held elsewhere
-constexpr double kLeftOfComing = 0.5;  // of a read that has begun, on average
+constexpr double kLeftOfComing = 0.5;  // of a guess's read, on average
 
 // A layer waits while its missing experts are read, as far as its own computation does not hide that. Of the ways to wait less,
 // the one that saves the most seconds for the gate mass it costs comes first, until nothing is left to save or to lose. What is
-// not read now is missing later as often as a record that was read is used again, which costs a read then; what is on its way
-// comes whether it is waited for or not. Light choices are left out, which saves all of a read; heavy ones are lowered, which
-// keeps most of what they add.
+// not read now is missing later as often as a record that was read is used again, which costs a read then; what is being read
+// comes whether it is waited for or not. A guess that is still queued is taken for one of these, though it ends with its layer's
+// turn. Light choices are left out, which saves all of a read; heavy ones are lowered, which keeps most of what they add.
 class PricedRule final : public FidelityRule {
  public:
   PricedRule(double skip_part, double fast_mass, int precisions)
