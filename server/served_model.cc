@@ -187,8 +187,8 @@ absl::Status ServedModel::LoadWeights(ModelChange& change) {
     change.AddBytes(bytes);
     return change.CheckCancelled();
   });
-  MOED_ASSIGN_OR_RETURN(model_,
-                        Model::Load(*store_, spec_, plan_.model, *backend_, *kv_, trace_.get(), metered.get(), processor_.get()));
+  MOED_ASSIGN_OR_RETURN(model_, Model::Load(*store_, spec_, plan_.model, *backend_, *kv_, trace_.get(), metered.get(),
+                                            processor_.get(), reads_.get()));
   spdlog::info("kernels: {}; reads: {}", backend_->name(), reads_->description());
   const GateFn gate = [this](LayerId layer, std::span<const float> hidden, std::span<float> probabilities) {
     model_->GateProbabilities(layer, hidden, probabilities);

@@ -110,8 +110,8 @@ class ServedModel {
   std::unique_ptr<ComputeBackend> processor_;  // beside a device; null: it computes nothing
   std::unique_ptr<KvPool> kv_;
   std::unique_ptr<KvSpill> kv_spill_;  // null: without --kv-spill
-  std::unique_ptr<Model> model_;
   std::unique_ptr<ReadBackend> reads_;
+  std::unique_ptr<Model> model_;
   std::unique_ptr<Copier> copier_;  // null: no experts lie in memory of a device
   std::unique_ptr<ProviderBuilder> experts_;
   std::unique_ptr<ExpertProvider> routed_experts_;  // null: the provider itself

@@ -16,6 +16,7 @@
 #include "core/base/ids.h"
 #include "core/base/tenant_limits.h"
 #include "core/engine/request_limits.h"
+#include "core/model/embedding_stats.h"
 
 namespace moed {
 
@@ -222,6 +223,7 @@ struct EngineStats {
   int kv_pages_remembered = 0;  // of those that are not used: the prefix cache
   int checkpoints = 0;          // states and windows that are kept for prompts that begin like theirs
   KvSpillStats spill;
+  EmbeddingStats embedding;
   int64_t heartbeat_nanos = 0;  // Clock time of the loop's last turn (idle turns count)
   double seconds_per_end = 0;   // between the ends of two requests while all are computed at the measured rate; 0: not measured
 };

@@ -203,6 +203,7 @@ EngineStats StepEngine::Stats() const {
   EngineStats stats = loop_.Stats();
   stats.waiting = std::max(0, intake_.live() - stats.running);
   stats.sessions = intake_.sessions();
+  stats.embedding = parts_.model.embedding_stats();
   return stats;
 }
 

@@ -98,6 +98,10 @@ std::vector<MemoryPart> FixedParts(const MemoryNeeds& needs) {
                                    {"tokenizer", needs.tokenizer, ""},
                                    {"tables", needs.tables, "cache entries, store index, predictor"},
                                    {"queues", needs.queues, "requests and tokens on their way"}};
+  if (needs.embedding > 0) {
+    parts.push_back({"embedding", needs.embedding,
+                     StrCat("rows that were wanted last; ", FormatBytes(needs.embedding_in_store), " of it stay in the store")});
+  }
   if (needs.kv_spill > 0) parts.push_back({"kv spill", needs.kv_spill, "keys and values on their way to disk, where they are"});
   return parts;
 }

@@ -13,7 +13,9 @@ namespace moed {
 
 // Needs in bytes, measured from store and options before allocation.
 struct MemoryNeeds {
-  uint64_t trunk = 0;
+  uint64_t trunk = 0;               // in memory
+  uint64_t embedding = 0;           // in place of one that stays in the store; 0: it is in the trunk
+  uint64_t embedding_in_store = 0;  // what of it is not in memory
   uint64_t tokenizer = 0;
   uint64_t scratch = 0;   // activations, logits, attention scores, prefill chunk
   uint64_t tables = 0;    // cache entries, store index, predictor
@@ -49,7 +51,7 @@ struct MemoryRequest {
 };
 
 struct MemoryPart {
-  std::string name;  // "trunk", "kv", "cache", "scratch", "tokenizer", "tables", "queues", "kv spill"
+  std::string name;  // "trunk", "embedding", "kv", "cache", "scratch", "tokenizer", "tables", "queues", "kv spill"
   uint64_t bytes = 0;
   std::string note;  // "256 positions in 16 pages"
 };

@@ -5,6 +5,7 @@
 
 #include "core/base/check.h"
 #include "core/base/status.h"
+#include "core/model/stored_embedding.h"
 
 namespace moed {
 
@@ -73,6 +74,8 @@ bool Decoder::RunLayers(int first, int end, std::span<SequenceChunk> chunks, Exp
     ffn_.DropFailed();
     return false;
   }
+  if (weights_.stored_embedding != nullptr) ReadEmbedding();
+  if (step_.batch.rows() == 0) return true;
   TellTokens(provider);
   ffn_.BeginStep(provider);
   Embed();
@@ -84,6 +87,10 @@ bool Decoder::RunLayers(int first, int end, std::span<SequenceChunk> chunks, Exp
     ffn_.DropFailed();
   }
   return true;
+}
+
+EmbeddingStats Decoder::embedding_stats() const {
+  return weights_.stored_embedding == nullptr ? EmbeddingStats{} : weights_.stored_embedding->stats();
 }
 
 void Decoder::SettleKv(const SequenceChunk& chunk) {
@@ -121,9 +128,20 @@ void Decoder::TellTokens(ExpertProvider& provider) {
   }
 }
 
+// Before anything else is read for the step.
+void Decoder::ReadEmbedding() {
+  const TraceSpan span(step_.trace, "embedding", kComputeTrack);
+  const auto failed = [this](size_t row, const absl::Status& error) {
+    step_.batch.chunk_of(static_cast<int>(row)).chunk->status.Update(error);
+  };
+  step_.failure.Update(weights_.stored_embedding->Embed(step_.batch.tokens(), step_.scratch.x.data(), failed));
+  if (!step_.failure.ok()) step_.batch.FailAll(step_.failure);
+  ffn_.DropFailed();
+}
+
 void Decoder::Embed() {
   float* x = step_.scratch.x.data();
-  step_.backend.Embed(weights_.embed, step_.batch.tokens(), x);
+  if (weights_.stored_embedding == nullptr) step_.backend.Embed(weights_.embed, step_.batch.tokens(), x);
   if (spec_.prefix) prefix_lm_.AddPositions(weights_.positions);
   if (spec_.embedding_scale == 1) return;
   step_.backend.Scale(x, static_cast<float>(spec_.embedding_scale), int64_t{step_.batch.rows()} * spec_.hidden);

@@ -23,6 +23,7 @@ class Decoder final : public Model {
 
   const ModelSpec& spec() const override { return spec_; }
   uint64_t trunk_bytes() const override { return weights_.bytes; }
+  EmbeddingStats embedding_stats() const override;
   void Forward(std::span<SequenceChunk> chunks, ExpertProvider& provider, LogitsSink sink, StepWatcher* watcher) override;
   void GateProbabilities(LayerId layer, std::span<const float> hidden, std::span<float> probabilities) override;
 
@@ -36,6 +37,8 @@ class Decoder final : public Model {
   void RunEncoder(std::span<SequenceChunk> chunks, ExpertProvider& provider, StepWatcher* watcher);
   // The batch's rows from their tokens through layers [first, end). False where there is no memory for them: nothing has begun.
   bool RunLayers(int first, int end, std::span<SequenceChunk> chunks, ExpertProvider& provider, StepWatcher* watcher);
+  // Chunks leave the batch of whose tokens a row could not be read.
+  void ReadEmbedding();
   void Embed();
   // Before RunLayer, the layer before having run.
   void PreviewGate(LayerId layer, ExpertProvider& provider);

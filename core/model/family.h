@@ -27,6 +27,7 @@
 
 namespace moed {
 
+inline constexpr std::string_view kEmbeddingTensor = "embed";
 inline constexpr std::string_view kEncoderBias = "encoder_bias", kDecoderBias = "decoder_bias";
 
 enum class TensorRole : uint8_t {

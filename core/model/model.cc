@@ -1,5 +1,7 @@
 #include "core/model/model.h"
 
+#include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -8,6 +10,7 @@
 #include "core/model/position_bias.h"
 #include "core/model/scratch.h"
 #include "core/model/spec_check.h"
+#include "core/model/stored_embedding.h"
 #include "core/model/weights.h"
 #include "core/store/store.h"
 
@@ -28,6 +31,14 @@ absl::Status CheckOptions(const ModelSpec& spec, const ModelOptions& options, co
   if (kv.slots() > 0 && options.max_context > kv.max_context()) {
     return InvalidArgument("max_context = ", options.max_context, " is more than the KV pool's ", kv.max_context());
   }
+  return absl::OkStatus();
+}
+
+absl::Status CheckStoredEmbedding(const ModelSpec& spec, ComputeBackend& backend, const ReadBackend* rows) {
+  constexpr std::string_view kRefused = "the embedding cannot stay in the store: ";
+  if (rows == nullptr) return InvalidArgument(kRefused, "nothing reads its rows");
+  if (spec.tied_embeddings) return InvalidArgument(kRefused, "it is the head as well, which every token reads whole");
+  if (!backend.memory().unified()) return InvalidArgument(kRefused, "backend '", backend.name(), "' has memory of its own");
   return absl::OkStatus();
 }
 
@@ -60,11 +71,17 @@ InputForms Model::ExpertInputs(const StoreDescription& store) {
   return forms;
 }
 
+Model::StoredEmbeddingBytes Model::BytesOfStoredEmbedding(const StoreDescription& description, const ModelSpec& spec) {
+  const auto table = std::ranges::find(description.trunk, kEmbeddingTensor, &TensorInfo::name);
+  if (spec.tied_embeddings || table == description.trunk.end()) return {};
+  return {MatrixPanels::PagesOf(*table).bytes(), StoredEmbedding::MemoryBytes(*table)};
+}
+
 uint64_t Model::LentBytes(const ModelSpec& spec, const ModelOptions& options) { return moed::LentBytes(spec, options); }
 
 absl::StatusOr<std::unique_ptr<Model>> Model::Load(const StoreReader& store, const ModelSpec& spec, const ModelOptions& options,
                                                    ComputeBackend& backend, KvPool& kv, Trace* trace, ReadBackend* reads,
-                                                   ComputeBackend* processor) {
+                                                   ComputeBackend* processor, ReadBackend* rows) {
   MOED_RETURN_IF_ERROR(CheckSpec(spec));
   MOED_RETURN_IF_ERROR(CheckOptions(spec, options, kv));
   BackendMemory& memory = backend.memory();
@@ -79,7 +96,8 @@ absl::StatusOr<std::unique_ptr<Model>> Model::Load(const StoreReader& store, con
   if (processor != nullptr && (!LetsProcessorCompute(spec) || memory.unified())) {
     return InvalidArgument("no experts of this model can be computed beside the backend '", backend.name(), "'");
   }
-  MOED_ASSIGN_OR_RETURN(Weights weights, LoadWeights(store, spec, backend, reads));
+  if (options.stored_embedding) MOED_RETURN_IF_ERROR(CheckStoredEmbedding(spec, backend, rows));
+  MOED_ASSIGN_OR_RETURN(Weights weights, LoadWeights(store, spec, backend, reads, options.stored_embedding ? rows : nullptr));
   MOED_ASSIGN_OR_RETURN(OwnScratch scratch, AllocateScratch(spec, options, backend.threads(), memory));
   if (spec.encoder) MOED_RETURN_IF_ERROR(FillPositionBiases(store, spec, backend, scratch.scratch));
   return std::make_unique<Decoder>(OfContext(spec, options.max_context), options, std::move(weights),

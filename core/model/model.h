@@ -12,6 +12,7 @@
 #include "core/base/trace.h"
 #include "core/expert/provider.h"
 #include "core/kernels/backend.h"
+#include "core/model/embedding_stats.h"
 #include "core/model/kv_pool.h"
 #include "core/model/spec.h"
 #include "core/store/description.h"
@@ -53,6 +54,9 @@ struct ModelOptions {
   // Steps of many tokens, all of sequences that allow it, multiply with matrices of the trunk in halves. The backend has opened
   // that (ComputeBackend::OpenFastMatmul).
   bool fast_matmul = false;
+  // The embedding stays in the store, and its rows are read as tokens want them: for a head of its own, and a backend whose
+  // memory is the host's, too.
+  bool stored_embedding = false;
 };
 
 // Hears of a step, on the engine's thread: between its layers, and of what experts read.
@@ -79,6 +83,13 @@ class Model {
 
   // Bytes that Load will hold beside the trunk (scratch), known before anything is allocated.
   static uint64_t ScratchBytes(const ModelSpec& spec, const ModelOptions& options, int threads);
+  // What of the trunk is not in memory with an embedding that stays in the store, and what is held in its place. Nothing of
+  // either: the table is the head as well.
+  struct StoredEmbeddingBytes {
+    uint64_t left_out = 0;
+    uint64_t held = 0;
+  };
+  static StoredEmbeddingBytes BytesOfStoredEmbedding(const StoreDescription& description, const ModelSpec& spec);
   // Those that the store's experts and shared experts read.
   static InputForms ExpertInputs(const StoreDescription& store);
   // Whether experts may be computed on a processor beside a device: their input is what the host is shown anyway, and everything
@@ -90,12 +101,15 @@ class Model {
   // trunk and what a step needs are in the backend's memory; `kv` and what the provider hands out have to be, too. All other
   // arguments outlive the model. `trace` may be null. `processor`, of the host's memory, computes what the provider hands out for
   // it; null: it hands out nothing. It is asked for where LetsProcessorCompute and the backend's memory is not the host's alone.
+  // `rows` reads those of an embedding that stays in the store, and is not null then.
   static absl::StatusOr<std::unique_ptr<Model>> Load(const StoreReader& store, const ModelSpec& spec, const ModelOptions& options,
                                                      ComputeBackend& backend, KvPool& kv, Trace* trace,
-                                                     ReadBackend* reads = nullptr, ComputeBackend* processor = nullptr);
+                                                     ReadBackend* reads = nullptr, ComputeBackend* processor = nullptr,
+                                                     ReadBackend* rows = nullptr);
 
   virtual const ModelSpec& spec() const = 0;
-  virtual uint64_t trunk_bytes() const = 0;
+  virtual uint64_t trunk_bytes() const = 0;                      // in memory
+  virtual EmbeddingStats embedding_stats() const { return {}; }  // any thread
 
   // One step: every chunk's tokens go through all layers; experts come from `provider`. The bits of a sequence's logits do not
   // depend on the other chunks, on how its tokens are cut into chunks, or on the order in which experts arrive. `watcher` may be

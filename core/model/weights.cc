@@ -1,6 +1,7 @@
 #include "core/model/weights.h"
 
 #include <algorithm>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -8,6 +9,7 @@
 #include "core/base/status.h"
 #include "core/model/expert_shapes.h"
 #include "core/model/family.h"
+#include "core/model/stored_embedding.h"
 #include "core/store/expert_norms.h"
 #include "core/store/store.h"
 
@@ -16,10 +18,24 @@ namespace {
 
 std::string Shape(int rows, int cols) { return StrCat("(", rows, ", ", cols, ")"); }
 
+// Where the trunk's bytes are: in one buffer, but for `left_out`.
+struct TrunkPlaces {
+  TrunkRange left_out;  // whole pages, maybe none
+  std::span<std::byte> resident;
+
+  // Up to what is left out, or to the end. `offset` is not left out.
+  std::span<std::byte> From(uint64_t offset) const {
+    if (offset >= left_out.end) return resident.subspan(offset - left_out.bytes());
+    return resident.subspan(offset, left_out.begin - offset);
+  }
+  bool Has(uint64_t offset) const { return offset < left_out.begin || offset >= left_out.end; }
+};
+
 // Hands out views of the tensors that the family wants. The first error sticks.
 class TrunkBinder {
  public:
-  TrunkBinder(const StoreReader& store, const std::byte* trunk, std::vector<TrunkTensor> wanted) : store_(store), trunk_(trunk) {
+  TrunkBinder(const StoreReader& store, const TrunkPlaces& places, std::vector<TrunkTensor> wanted)
+      : store_(store), places_(places) {
     for (TrunkTensor& tensor : wanted) {
       std::string name = tensor.store_name;
       wanted_.emplace(std::move(name), std::move(tensor));
@@ -30,11 +46,11 @@ class TrunkBinder {
   MatrixView Matrix(const std::string& name) {
     const TensorInfo* info = Find(name);
     if (info == nullptr) return {};
-    return {info->format, info->rows, info->cols, trunk_ + info->offset};
+    return {info->format, info->rows, info->cols, places_.From(info->offset).data()};
   }
   const float* Vector(const std::string& name) {
     const TensorInfo* info = Find(name);
-    return info == nullptr ? nullptr : reinterpret_cast<const float*>(trunk_ + info->offset);
+    return info == nullptr ? nullptr : reinterpret_cast<const float*>(places_.From(info->offset).data());
   }
   // Read at once; 1 when the family has no such tensor.
   float Number(const std::string& name) {
@@ -87,7 +103,7 @@ class TrunkBinder {
   }
 
   const StoreReader& store_;
-  const std::byte* trunk_;
+  const TrunkPlaces places_;
   absl::flat_hash_map<std::string, TrunkTensor> wanted_;
   absl::Status status_;
 };
@@ -162,6 +178,10 @@ LayerWeights BindLayer(TrunkBinder& trunk, int layer) {
 
 }  // namespace
 
+Weights::Weights() = default;
+Weights::Weights(Weights&&) noexcept = default;
+Weights::~Weights() = default;
+
 FfnActivation ActivationOf(const ModelSpec& spec) {
   if (spec.activation == Activation::kRelu) return {GateFunction::kRelu};
   if (spec.activation == Activation::kSquaredRelu) return {GateFunction::kSquaredRelu};
@@ -194,24 +214,49 @@ absl::Status ReadTrunk(const StoreReader& store, ComputeBackend& backend, std::s
   BackendMemory& memory = backend.memory();
   if (memory.unified()) return store.ReadTrunk(out, reads);
   MOED_ASSIGN_OR_RETURN(const Buffer staging, memory.shared().Allocate(std::min<uint64_t>(out.size(), kStagingBytes)));
-  return store.ReadTrunkInPieces(staging.span(), reads, [&](uint64_t offset, std::span<const std::byte> piece) {
+  const auto place = [&](uint64_t) { return staging.span(); };
+  return store.ReadTrunkInPieces(reads, place, [&](uint64_t offset, std::span<const std::byte> piece) {
     memory.Copy(out.data() + offset, piece.data(), piece.size());
     return backend.Fence();
   });
 }
 
+// All but the table, which is read as well: what its panels have to be later is known from then on.
+absl::Status ReadTrunkBut(StoredEmbedding& embedding, const StoreReader& store, const TrunkPlaces& places, ReadBackend* reads) {
+  const auto place = [&](uint64_t offset) {
+    if (places.Has(offset)) return places.From(offset);
+    return embedding.staging().first(std::min<uint64_t>(embedding.staging().size(), places.left_out.end - offset));
+  };
+  return store.ReadTrunkInPieces(reads, place, [&](uint64_t offset, std::span<const std::byte> piece) {
+    embedding.Note(offset, piece);
+    return absl::OkStatus();
+  });
+}
+
+absl::StatusOr<std::unique_ptr<StoredEmbedding>> MakeStoredEmbedding(const StoreReader& store, ComputeBackend& backend,
+                                                                     ReadBackend& rows, TrunkPlaces& places) {
+  MOED_ASSIGN_OR_RETURN(const TensorInfo* table, store.FindTensor(kEmbeddingTensor));
+  places.left_out = MatrixPanels::PagesOf(*table);
+  return StoredEmbedding::Create(store, *table, backend, rows);
+}
+
 }  // namespace
 
-absl::StatusOr<Weights> LoadWeights(const StoreReader& store, const ModelSpec& spec, ComputeBackend& backend,
-                                    ReadBackend* reads) {
+absl::StatusOr<Weights> LoadWeights(const StoreReader& store, const ModelSpec& spec, ComputeBackend& backend, ReadBackend* reads,
+                                    ReadBackend* rows) {
   MOED_ASSIGN_OR_RETURN(const Family* family, FamilyNamed(spec.family));
   Weights weights;
-  weights.bytes = store.description().trunk_bytes;
+  TrunkPlaces places;
+  if (rows != nullptr) {
+    MOED_ASSIGN_OR_RETURN(weights.stored_embedding, MakeStoredEmbedding(store, backend, *rows, places));
+  }
+  weights.bytes = store.description().trunk_bytes - places.left_out.bytes();
   MOED_ASSIGN_OR_RETURN(weights.buffer, backend.memory().working().Allocate(weights.bytes));
+  places.resident = weights.buffer.span().first(weights.bytes);
   std::vector<TrunkTensor> wanted = family->trunk_tensors(spec);
   wanted.push_back({"rope.inv_freq", "", TensorRole::kVector, 1, spec.FirstFrequency(spec.rotation_count())});
-  TrunkBinder trunk(store, weights.buffer.data(), std::move(wanted));
-  weights.embed = trunk.Matrix("embed");
+  TrunkBinder trunk(store, places, std::move(wanted));
+  weights.embed = trunk.Matrix(std::string(kEmbeddingTensor));
   weights.head = spec.tied_embeddings ? weights.embed : trunk.Matrix("head");
   weights.final_norm = trunk.Vector("final_norm");
   weights.final_norm_bias = trunk.Vector("final_norm_bias");
@@ -230,7 +275,8 @@ absl::StatusOr<Weights> LoadWeights(const StoreReader& store, const ModelSpec& s
     bound.ffn_norm_bias = bound.attn_norm_bias;
   }
   MOED_RETURN_IF_ERROR(trunk.Finish());
-  MOED_RETURN_IF_ERROR(ReadTrunk(store, backend, weights.buffer.span().first(weights.bytes), reads));
+  MOED_RETURN_IF_ERROR(weights.stored_embedding != nullptr ? ReadTrunkBut(*weights.stored_embedding, store, places, reads)
+                                                           : ReadTrunk(store, backend, places.resident, reads));
   return weights;
 }
 

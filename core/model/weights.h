@@ -13,6 +13,7 @@
 namespace moed {
 
 class ReadBackend;
+class StoredEmbedding;
 class StoreReader;
 
 // down(activation(gate x) * (up x)), or down(activation(up x))
@@ -124,11 +125,16 @@ RouterShape RouterOf(const ModelSpec& spec, const LayerWeights& weights);
 FfnActivation ActivationOf(const ModelSpec& spec);
 
 struct Weights {
+  Weights();
+  Weights(Weights&&) noexcept;
+  ~Weights();
+
   Buffer buffer;
   uint64_t bytes = 0;
-  MatrixView embed;                   // (vocabulary, hidden)
-  MatrixView head;                    // the same as embed when tied
-  const float* final_norm = nullptr;  // (hidden)
+  MatrixView embed;                                   // (vocabulary, hidden)
+  std::unique_ptr<StoredEmbedding> stored_embedding;  // in its place, unless it is null
+  MatrixView head;                                    // the same as embed when tied
+  const float* final_norm = nullptr;                  // (hidden)
   const float* final_norm_bias = nullptr;
   const float* encoder_norm = nullptr;  // (hidden), of what the encoder's last layer makes
   const float* head_bias = nullptr;     // (vocabulary)
@@ -141,9 +147,11 @@ struct Weights {
   std::vector<LayerWeights> layers;
 };
 
-// Reads the trunk whole, through `reads` unless it is null, into the backend's memory. DATA_LOSS when a tensor is missing,
-// unknown or of another shape than the spec asks for.
-absl::StatusOr<Weights> LoadWeights(const StoreReader& store, const ModelSpec& spec, ComputeBackend& backend, ReadBackend* reads);
+// Reads the trunk whole, through `reads` unless it is null, into the backend's memory; with `rows`, which reads those of the
+// embedding from then on, all but its table. DATA_LOSS when a tensor is missing, unknown or of another shape than the spec asks
+// for.
+absl::StatusOr<Weights> LoadWeights(const StoreReader& store, const ModelSpec& spec, ComputeBackend& backend, ReadBackend* reads,
+                                    ReadBackend* rows = nullptr);
 
 // DATA_LOSS unless layers, number and shapes of the stored experts are the spec's, at every precision.
 absl::Status CheckExperts(const StoreDescription& description, const ModelSpec& spec);

@@ -265,6 +265,12 @@ MemoryNeeds MeasureNeeds(const ServingInputs& in, uint64_t shares_of, const Mode
   const std::vector<MemoryTerm> terms = TermsOf(in, shares_of, engine);
   MemoryNeeds needs;
   needs.trunk = in.store.trunk_bytes;
+  if (model.stored_embedding) {
+    const Model::StoredEmbeddingBytes embedding = Model::BytesOfStoredEmbedding(in.store, in.spec);
+    needs.trunk -= embedding.left_out;
+    needs.embedding = embedding.held;
+    needs.embedding_in_store = embedding.left_out;
+  }
   needs.tokenizer = in.tokenizer_bytes;
   if (in.device_budget) {
     const ScratchSizes scratch = SeparateScratchBytes(in.spec, model, in.options.threads);
@@ -297,18 +303,26 @@ MemoryNeeds MeasureNeeds(const ServingInputs& in, uint64_t shares_of, const Mode
   return needs;
 }
 
+// Why the embedding has to be in memory; empty: it need not be.
+std::string_view WhyNotStored(const ServingInputs& in) {
+  if (in.spec.tied_embeddings) return "it is the model's head as well, which every token reads whole";
+  if (in.device_budget) return "the device has memory of its own, which has the trunk whole";
+  return "";
+}
+
 // Plans with budgets of its own choice; of `in` it does not look at the budget.
 struct Planner {
   const ServingInputs& in;
 
   struct Steps {
     MemoryPlan memory;
+    bool stored_embedding = false;
     StepTokens tokens;
     int counted_context = 0;  // so many requests and conversations as are planned for have this one
   };
 
   // The plan of `budget` with shares (queues, scratch) as `shares_of` gives them.
-  absl::StatusOr<MemoryPlan> Plan(uint64_t budget, uint64_t shares_of, StepTokens tokens, int max_context) const {
+  absl::StatusOr<MemoryPlan> Plan(uint64_t budget, uint64_t shares_of, StepTokens tokens, int max_context, bool stored) const {
     const MemoryRequest request{.budget = budget,
                                 .device_budget = in.device_budget,
                                 .kv_budget = in.options.kv_budget,
@@ -316,25 +330,40 @@ struct Planner {
                                 .top_k = in.spec.top_k,
                                 .max_running = in.options.max_running,
                                 .checkpoints = in.options.prefix_cache ? 2 * in.options.max_running : 0};
-    const ModelOptions model = OptionsOfModel(in, shares_of, tokens, max_context);
+    ModelOptions model = OptionsOfModel(in, shares_of, tokens, max_context);
+    model.stored_embedding = stored;
     return PlanMemory(MeasureNeeds(in, shares_of, model), request);
   }
   // Scratch, queues and slots grow with the context, which is what they leave room for: first as if they needed nothing for it,
   // then for the context that came out, which can only shrink.
-  absl::StatusOr<Steps> Plan(uint64_t budget, StepTokens tokens) const {
-    MOED_ASSIGN_OR_RETURN(const MemoryPlan loose, Plan(budget, budget, tokens, kKvPageTokens));
-    MOED_ASSIGN_OR_RETURN(MemoryPlan plan, Plan(budget, budget, tokens, loose.max_context));
-    return Steps{std::move(plan), tokens, loose.max_context};
+  absl::StatusOr<Steps> Plan(uint64_t budget, StepTokens tokens, bool stored) const {
+    MOED_ASSIGN_OR_RETURN(const MemoryPlan loose, Plan(budget, budget, tokens, kKvPageTokens, stored));
+    MOED_ASSIGN_OR_RETURN(MemoryPlan plan, Plan(budget, budget, tokens, loose.max_context, stored));
+    return Steps{std::move(plan), stored, tokens, loose.max_context};
   }
-  absl::StatusOr<Steps> Plan(uint64_t budget) const {
+  absl::StatusOr<Steps> Plan(uint64_t budget, bool stored) const {
     std::vector<StepTokens> steps = StepsToTry(in, budget);
     const StepTokens last = steps.back();
     steps.pop_back();
     for (const StepTokens tokens : steps) {
-      absl::StatusOr<Steps> plan = Plan(budget, tokens);
+      absl::StatusOr<Steps> plan = Plan(budget, tokens, stored);
       if (plan.ok() && Suits(plan->memory, tokens)) return plan;
     }
-    return Plan(budget, last);
+    return Plan(budget, last, stored);
+  }
+  // With the embedding where it is told to be, or where it leaves more room for experts that are of use.
+  absl::StatusOr<Steps> Plan(uint64_t budget) const {
+    if (in.options.embedding == EmbeddingPlace::kStore) return Plan(budget, true);
+    absl::StatusOr<Steps> in_memory = Plan(budget, false);
+    if (in.options.embedding == EmbeddingPlace::kMemory || !WhyNotStored(in).empty()) return in_memory;
+    if (in_memory.ok() && in_memory->memory.cache >= UsefulExperts()) return in_memory;
+    absl::StatusOr<Steps> stored = Plan(budget, true);
+    const bool gains = stored.ok() && (!in_memory.ok() || stored->memory.cache > in_memory->memory.cache);
+    return gains ? std::move(stored) : std::move(in_memory);
+  }
+  uint64_t UsefulExperts() const {
+    const uint64_t all = AllRecordBytes(in.store, kReferencePrecision);
+    return in.preset.cache.most == 0 ? all : std::min(all, in.preset.cache.most);
   }
   bool Suits(const MemoryPlan& plan, StepTokens tokens) const {
     const ModelOptions model = OptionsOfModel(in, plan.budget, tokens, plan.max_context);
@@ -368,9 +397,7 @@ struct Planner {
   }
   // In which experts that were read stay.
   absl::StatusOr<MemoryPlan> ComfortablePlan() const {
-    const uint64_t all = AllRecordBytes(in.store, kReferencePrecision);
-    const uint64_t useful = in.preset.cache.most == 0 ? all : std::min(all, in.preset.cache.most);
-    return SmallestPlan([&](const MemoryPlan& plan) { return plan.cache >= useful; });
+    return SmallestPlan([&](const MemoryPlan& plan) { return plan.cache >= UsefulExperts(); });
   }
 
   // RESOURCE_EXHAUSTED with the table of the smallest budget that works.
@@ -381,6 +408,12 @@ struct Planner {
         "\nthe smallest budget that works: ", smallest.budget, " bytes (", FormatBytes(smallest.budget), ")");
   }
 };
+
+absl::Status CheckEmbeddingPlace(const ServingInputs& in) {
+  const std::string_view why_not = WhyNotStored(in);
+  if (in.options.embedding != EmbeddingPlace::kStore || why_not.empty()) return absl::OkStatus();
+  return InvalidArgument("the embedding cannot stay in the store: ", why_not);
+}
 
 }  // namespace
 
@@ -411,6 +444,7 @@ uint64_t ScoredAlternativesBytes(const StepEngineOptions& engine) {
 uint64_t TokenTableBytes(uint64_t budget) { return std::min<uint64_t>(budget / 128, 64 << 20); }
 
 absl::StatusOr<ServingPlan> PlanServing(const ServingInputs& in) {
+  MOED_RETURN_IF_ERROR(CheckEmbeddingPlace(in));
   const Planner planner{in};
   absl::StatusOr<Planner::Steps> steps = planner.Plan(in.budget);
   if (steps.status().code() == absl::StatusCode::kResourceExhausted) return planner.TooSmall(in.budget);
@@ -423,6 +457,7 @@ absl::StatusOr<ServingPlan> PlanServing(const ServingInputs& in) {
              .format = in.options.kv_format};
   plan.running = plan.kv.slots == 0 ? in.options.max_running : std::min(in.options.max_running, plan.kv.slots);
   plan.model = OptionsOfModel(in, in.budget, steps->tokens, plan.memory.max_context);
+  plan.model.stored_embedding = steps->stored_embedding;
   // A shorter context would make room for more of them, which were not planned for.
   plan.engine = OptionsOfEngine(in, in.budget, OptionsOfModel(in, in.budget, steps->tokens, steps->counted_context));
   plan.engine.max_context = plan.memory.max_context;
@@ -439,6 +474,7 @@ absl::StatusOr<ServingPlan> PlanServing(const ServingInputs& in) {
 }
 
 absl::StatusOr<ServingBudgets> FindServingBudgets(const ServingInputs& in) {
+  MOED_RETURN_IF_ERROR(CheckEmbeddingPlace(in));
   const Planner planner{in};
   ServingBudgets budgets;
   MOED_ASSIGN_OR_RETURN(budgets.smallest, planner.SmallestPlan());

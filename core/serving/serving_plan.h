@@ -28,11 +28,19 @@ struct AnswerBytes {
 
 inline constexpr int kMaxThreads = 256;  // of the kernels
 
+// Where an embedding is that is not the head as well: in memory, or in the store, from where a token's row is read.
+enum class EmbeddingPlace : uint8_t {
+  kAuto,    // in memory where all experts that are of use have room beside it, or where it must be
+  kMemory,  // like the rest of the trunk
+  kStore,
+};
+
 // What the daemon may be told of how it serves. The defaults are the daemon's, but for the threads.
 struct ServingOptions {
   std::optional<uint64_t> kv_budget;
   std::optional<int> max_context;
   KvFormat kv_format = KvFormat::kF16;
+  EmbeddingPlace embedding = EmbeddingPlace::kAuto;
   std::optional<uint64_t> kv_spill_budget;  // of disk; absent: keys and values of idle sessions are not written there
   int threads = 1;
   int max_running = 8;
@@ -101,7 +109,7 @@ struct ServingPlan {
 };
 
 // Nothing that is planned for holds more than it is given (serving_plan_test.cc). RESOURCE_EXHAUSTED with the table of the
-// smallest budget that works; INVALID_ARGUMENT for contradictions (PlanMemory).
+// smallest budget that works; INVALID_ARGUMENT for contradictions (PlanMemory, EmbeddingPlace::kStore where it cannot be).
 absl::StatusOr<ServingPlan> PlanServing(const ServingInputs& in);
 
 // Budgets to choose from.

@@ -177,14 +177,16 @@ class StoreReader::TrunkCheck {
 
 absl::Status StoreReader::ReadTrunk(std::span<std::byte> out, ReadBackend* reads) const {
   MOED_CHECK(out.size() == description_.trunk_bytes);
-  return ReadTrunkInPieces(out, reads, [](uint64_t, std::span<const std::byte>) { return absl::OkStatus(); });
+  const auto place = [&](uint64_t offset) { return out.subspan(offset); };
+  return ReadTrunkInPieces(reads, place, [](uint64_t, std::span<const std::byte>) { return absl::OkStatus(); });
 }
 
-absl::Status StoreReader::ReadTrunkInPieces(std::span<std::byte> staging, ReadBackend* reads,
+absl::Status StoreReader::ReadTrunkInPieces(ReadBackend* reads, absl::FunctionRef<std::span<std::byte>(uint64_t)> place,
                                             absl::FunctionRef<absl::Status(uint64_t, std::span<const std::byte>)> take) const {
   TrunkCheck check(*this);
   for (uint64_t done = 0; done < description_.trunk_bytes;) {
-    const auto piece = staging.first(std::min<uint64_t>(staging.size(), description_.trunk_bytes - done));
+    const std::span<std::byte> memory = place(done);
+    const auto piece = memory.first(std::min<uint64_t>(memory.size(), description_.trunk_bytes - done));
     const uint64_t offset = layout_.trunk_offset() + done;
     MOED_RETURN_IF_ERROR(reads == nullptr ? file_->ReadAt(offset, piece) : ReadThrough(*reads, offset, piece));
     MOED_RETURN_IF_ERROR(check.Add(piece));

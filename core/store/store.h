@@ -66,9 +66,9 @@ class StoreReader {
   // Reads the trunk whole (trunk_bytes) and checks it. Through `reads`, which has this store's file open, `out` begins and ends
   // on pages; through the store's own file when it is null.
   absl::Status ReadTrunk(std::span<std::byte> out, ReadBackend* reads = nullptr) const;
-  // The same in pieces, for memory that the host does not write: each is read into `staging`, whole pages, and given to `take`
-  // with its offset in the trunk. Damage may be told after it was taken.
-  absl::Status ReadTrunkInPieces(std::span<std::byte> staging, ReadBackend* reads,
+  // The same in pieces: each is read into what `place` gives for its offset in the trunk, whole pages, and given to `take` with
+  // that offset. Damage may be told after it was taken.
+  absl::Status ReadTrunkInPieces(ReadBackend* reads, absl::FunctionRef<std::span<std::byte>(uint64_t)> place,
                                  absl::FunctionRef<absl::Status(uint64_t, std::span<const std::byte>)> take) const;
   // NOT_FOUND naming the tensor.
   absl::StatusOr<const TensorInfo*> FindTensor(std::string_view name) const;

@@ -56,6 +56,12 @@ void AddEngine(const Engine& engine, MetricFamilies& families) {
   AddCounter(families, "moe_prefix_cache_hits_total", "Of those, tokens that were there.",
              static_cast<double>(stats.prefix_hits));
   AddSpill(stats.spill, families);
+  AddCounter(families, "moe_embedding_rows_total", "Rows that tokens wanted of an embedding that stays in the store.",
+             static_cast<double>(stats.embedding.rows));
+  AddCounter(families, "moe_embedding_reads_total", "Reads of such rows, eight at a time, that were not in memory.",
+             static_cast<double>(stats.embedding.reads));
+  AddCounter(families, "moe_embedding_read_bytes_total", "Bytes of rows so read.",
+             static_cast<double>(stats.embedding.read_bytes));
   AddCounter(families, "moe_draft_tokens_total", "Tokens that were computed ahead of their choice since the text repeats itself.",
              static_cast<double>(stats.drafted_tokens));
   AddCounter(families, "moe_draft_tokens_accepted_total", "Of those, tokens that were chosen.",

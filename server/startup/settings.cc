@@ -124,6 +124,16 @@ absl::Status ApplyFidelityRule(std::string_view text, Config& config) {
   return SetName(text, FidelityRules(), "", config.preset.rule);
 }
 absl::Status ApplyPrefixCache(std::string_view text, Config& config) { return SetSwitch(text, config.serving.prefix_cache); }
+absl::Status ApplyEmbedding(std::string_view text, Config& config) {
+  constexpr std::pair<std::string_view, EmbeddingPlace> kPlaces[] = {
+      {"auto", EmbeddingPlace::kAuto}, {"memory", EmbeddingPlace::kMemory}, {"disk", EmbeddingPlace::kStore}};
+  for (const auto& [name, place] : kPlaces) {
+    if (text != name) continue;
+    config.serving.embedding = place;
+    return absl::OkStatus();
+  }
+  return InvalidArgument("\"", text, "\"; allowed are: auto, memory, disk");
+}
 absl::Status ApplyPromptLookup(std::string_view text, Config& config) { return SetSwitch(text, config.serving.prompt_lookup); }
 absl::Status ApplyFastMatmul(std::string_view text, Config& config) { return SetSwitch(text, config.serving.fast_matmul); }
 absl::Status ApplyFillCache(std::string_view text, Config& config) {
@@ -237,6 +247,10 @@ constexpr Setting kSettings[] = {
      "requests of a fidelity from fast-matmul on have steps of 32 tokens or more multiplied with dense matrices in 16 bits, by "
      "cuBLAS (--backend cuda)",
      "off", ApplyFastMatmul},
+    {"embedding", "Model and memory", "auto|memory|disk",
+     "where an embedding lies that is not the model's head as well: auto takes memory where experts have no need of its room, "
+     "else the disk, from where each token's row is read",
+     "auto", ApplyEmbedding},
     {"kv-budget", "Model and memory", "BYTES", "keys and values of all conversations, out of the memory budget",
      "a sixteenth of what the fixed parts leave", ApplyBytes<&ServingOptions::kv_budget>},
     {"kv-format", "Model and memory", "f16|f32|q8", "how keys and values are kept: in 16, 32 or 8.5 bits", "f16", ApplyKvFormat},

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/io/read_backend.h"
 #include "core/kernels/backend.h"
 #include "core/model/model.h"
 #include "core/store/writer.h"
@@ -97,6 +98,8 @@ struct ModelSetup {
   Trace* trace = nullptr;
   bool fast_matmul = false;
   ComputeBackend* use_backend = nullptr;  // in place of one by its name; outlives the model
+  bool stored_embedding = false;
+  ReadBackend* rows = nullptr;  // of a stored embedding, in place of the file's; outlives the model
 };
 
 using Logits = std::vector<std::vector<float>>;  // [wanted token][vocabulary]
@@ -133,10 +136,20 @@ class PackedModel {
     EXPECT_TRUE(kv.ok()) << kv.status();
     kv_ = *std::move(kv);
     const int max_context = setup.max_context > 0 ? setup.max_context : spec->max_positions;
-    const ModelOptions options = {
-        setup.max_step_tokens, max_context, setup.logits_rows, setup.own_step_tokens, Model::ExpertInputs(store.description()),
-        setup.fast_matmul};
-    auto model = Model::Load(store, *spec, options, used, *kv_, setup.trace);
+    const ModelOptions options = {setup.max_step_tokens,
+                                  max_context,
+                                  setup.logits_rows,
+                                  setup.own_step_tokens,
+                                  Model::ExpertInputs(store.description()),
+                                  setup.fast_matmul,
+                                  setup.stored_embedding};
+    if (setup.stored_embedding && setup.rows == nullptr) {
+      auto rows = OpenReadBackend("buffered", store.path(), {});
+      EXPECT_TRUE(rows.ok()) << rows.status();
+      rows_ = *std::move(rows);
+    }
+    auto model = Model::Load(store, *spec, options, used, *kv_, setup.trace, nullptr, nullptr,
+                             setup.rows != nullptr ? setup.rows : rows_.get());
     EXPECT_TRUE(model.ok()) << model.status();
     model_ = *std::move(model);
   }
@@ -176,6 +189,7 @@ class PackedModel {
   std::unique_ptr<Executor> executor_;
   std::unique_ptr<ComputeBackend> backend_;
   std::unique_ptr<KvPool> kv_;
+  std::unique_ptr<ReadBackend> rows_;
   std::unique_ptr<Model> model_;
 };
 

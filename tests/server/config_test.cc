@@ -114,6 +114,7 @@ const std::map<std::string_view, Taken> kTaken = {
     {"kv-spill", {"/k", [](const Config& c) { return c.kv_spill == "/k"; }}},
     {"kv-spill-budget", {"1MiB", [](const Config& c) { return c.serving.kv_spill_budget == 1u << 20; }}},
     {"kv-format", {"f32", [](const Config& c) { return c.serving.kv_format == KvFormat::kF32; }}},
+    {"embedding", {"disk", [](const Config& c) { return c.serving.embedding == EmbeddingPlace::kStore; }}},
     {"prefix-cache", {"off", [](const Config& c) { return !c.serving.prefix_cache; }}},
     {"prompt-lookup", {"off", [](const Config& c) { return !c.serving.prompt_lookup; }}},
     {"max-context", {"128", [](const Config& c) { return c.serving.max_context == 128; }}},

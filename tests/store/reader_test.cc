@@ -132,7 +132,10 @@ TEST_F(StoreReaderTest, ReturnsTrunkAndExpertBytes) {
     pieces.append(reinterpret_cast<const char*>(piece.data()), piece.size());
     return absl::OkStatus();
   };
-  ASSERT_TRUE((*reader)->ReadTrunkInPieces(page, nullptr, take).ok());
+  ASSERT_TRUE((*reader)
+                  ->ReadTrunkInPieces(
+                      nullptr, [&](uint64_t) { return std::span(page); }, take)
+                  .ok());
   EXPECT_EQ(pieces, trunk);
   for (const CachedKey& key : AllKeys(description)) {
     ASSERT_TRUE((*reader)->CheckKey(key).ok());
@@ -232,7 +235,8 @@ TEST_F(StoreReaderTest, NamesTheDamagedSegmentAndTrunkTensor) {
               HasSubstr("trunk tensor \"norm\""));
   std::vector<std::byte> page(kStoreAlignment);
   const auto take = [](uint64_t, std::span<const std::byte>) { return absl::OkStatus(); };
-  EXPECT_THAT(std::string((*bad)->ReadTrunkInPieces(page, nullptr, take).message()), HasSubstr("trunk tensor \"norm\""));
+  const auto place = [&](uint64_t) { return std::span(page); };
+  EXPECT_THAT(std::string((*bad)->ReadTrunkInPieces(nullptr, place, take).message()), HasSubstr("trunk tensor \"norm\""));
 }
 
 TEST_F(StoreReaderTest, VerifyNamesEachDamageAndCanBeEnded) {
