@@ -92,16 +92,18 @@ KvCounts CountKv(const MemoryNeeds& needs, const KvBounds& kv, uint64_t share, u
   return {std::min({share_pages, PagesIn(needs, kv, room - in_slots), uint64_t{INT32_MAX}}), slots};
 }
 
+MemoryPart EmbeddingPart(const MemoryNeeds& needs, uint64_t bytes) {
+  return {"embedding", bytes,
+          StrCat("rows that were wanted last; ", FormatBytes(needs.embedding_in_store), " of it stay in the store")};
+}
+
 std::vector<MemoryPart> FixedParts(const MemoryNeeds& needs) {
   std::vector<MemoryPart> parts = {{"trunk", needs.trunk, "weights outside the experts"},
                                    {"scratch", needs.scratch, "activations and logits"},
                                    {"tokenizer", needs.tokenizer, ""},
                                    {"tables", needs.tables, "cache entries, store index, predictor"},
                                    {"queues", needs.queues, "requests and tokens on their way"}};
-  if (needs.embedding > 0) {
-    parts.push_back({"embedding", needs.embedding,
-                     StrCat("rows that were wanted last; ", FormatBytes(needs.embedding_in_store), " of it stay in the store")});
-  }
+  if (needs.embedding > 0) parts.push_back(EmbeddingPart(needs, needs.embedding));
   if (needs.kv_spill > 0) parts.push_back({"kv spill", needs.kv_spill, "keys and values on their way to disk, where they are"});
   return parts;
 }
@@ -177,6 +179,7 @@ absl::StatusOr<MemoryPlan> PlanWithDevice(const MemoryNeeds& needs, const Memory
   MOED_ASSIGN_OR_RETURN(const KvBounds bounds, BoundKv(on_device, request));
   std::vector<MemoryPart> device = {{"trunk", needs.device_trunk, "weights outside the experts"},
                                     {"scratch", needs.device_scratch, "activations"}};
+  if (needs.device_embedding > 0) device.push_back(EmbeddingPart(needs, needs.device_embedding));
   const auto with_kv = [&](const KvCounts& kv) {
     std::vector<MemoryPart> parts = device;
     parts.push_back(KvPart(on_device, request, kv.pages, kv.slots));

@@ -33,6 +33,7 @@ struct MemoryNeeds {
   // With a device budget: what the device has beside keys and values (trunk and scratch above are then what the host has of
   // them), and what the host has of each page and slot, which kv_page and kv_slot count.
   uint64_t device_trunk = 0;
+  uint64_t device_embedding = 0;
   uint64_t device_scratch = 0;
   uint64_t least_device_cache = 0;  // less room for experts than this is none; 0: the device keeps none
   uint64_t kv_page_tables = 0;

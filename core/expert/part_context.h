@@ -1,6 +1,7 @@
 // What policies, predictors, fidelity rules and router masks are made from, whichever row makes them.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -71,13 +72,15 @@ struct PartContext {
 // context is known then.
 struct PartMemory {
   uint64_t fixed_bytes = 0;
-  uint64_t sequence_bytes = 0;  // for every conversation
-  int tables = 0;               // of ExpertModelShape::table_bytes, on top
+  uint64_t sequence_bytes = 0;    // for every conversation
+  int tables = 0;                 // of ExpertModelShape::table_bytes, on top
+  uint64_t most_table_bytes = 0;  // of one, beyond which nothing more is held in it
 
   PartMemory& operator+=(const PartMemory& other) {
     fixed_bytes += other.fixed_bytes;
     sequence_bytes += other.sequence_bytes;
     tables += other.tables;
+    most_table_bytes = std::max(most_table_bytes, other.most_table_bytes);
     return *this;
   }
 };

@@ -34,11 +34,10 @@ absl::Status CheckOptions(const ModelSpec& spec, const ModelOptions& options, co
   return absl::OkStatus();
 }
 
-absl::Status CheckStoredEmbedding(const ModelSpec& spec, ComputeBackend& backend, const ReadBackend* rows) {
+absl::Status CheckStoredEmbedding(const ModelSpec& spec, const ReadBackend* rows) {
   constexpr std::string_view kRefused = "the embedding cannot stay in the store: ";
   if (rows == nullptr) return InvalidArgument(kRefused, "nothing reads its rows");
   if (spec.tied_embeddings) return InvalidArgument(kRefused, "it is the head as well, which every token reads whole");
-  if (!backend.memory().unified()) return InvalidArgument(kRefused, "backend '", backend.name(), "' has memory of its own");
   return absl::OkStatus();
 }
 
@@ -74,7 +73,8 @@ InputForms Model::ExpertInputs(const StoreDescription& store) {
 Model::StoredEmbeddingBytes Model::BytesOfStoredEmbedding(const StoreDescription& description, const ModelSpec& spec) {
   const auto table = std::ranges::find(description.trunk, kEmbeddingTensor, &TensorInfo::name);
   if (spec.tied_embeddings || table == description.trunk.end()) return {};
-  return {MatrixPanels::PagesOf(*table).bytes(), StoredEmbedding::MemoryBytes(*table)};
+  const EmbeddingMemory held = StoredEmbedding::MemoryOf(*table);
+  return {MatrixPanels::PagesOf(*table).bytes(), held.working, held.host};
 }
 
 uint64_t Model::LentBytes(const ModelSpec& spec, const ModelOptions& options) { return moed::LentBytes(spec, options); }
@@ -96,7 +96,7 @@ absl::StatusOr<std::unique_ptr<Model>> Model::Load(const StoreReader& store, con
   if (processor != nullptr && (!LetsProcessorCompute(spec) || memory.unified())) {
     return InvalidArgument("no experts of this model can be computed beside the backend '", backend.name(), "'");
   }
-  if (options.stored_embedding) MOED_RETURN_IF_ERROR(CheckStoredEmbedding(spec, backend, rows));
+  if (options.stored_embedding) MOED_RETURN_IF_ERROR(CheckStoredEmbedding(spec, rows));
   MOED_ASSIGN_OR_RETURN(Weights weights, LoadWeights(store, spec, backend, reads, options.stored_embedding ? rows : nullptr));
   MOED_ASSIGN_OR_RETURN(OwnScratch scratch, AllocateScratch(spec, options, backend.threads(), memory));
   if (spec.encoder) MOED_RETURN_IF_ERROR(FillPositionBiases(store, spec, backend, scratch.scratch));

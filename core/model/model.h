@@ -54,8 +54,7 @@ struct ModelOptions {
   // Steps of many tokens, all of sequences that allow it, multiply with matrices of the trunk in halves. The backend has opened
   // that (ComputeBackend::OpenFastMatmul).
   bool fast_matmul = false;
-  // The embedding stays in the store, and its rows are read as tokens want them: for a head of its own, and a backend whose
-  // memory is the host's, too.
+  // The embedding stays in the store, and its rows are read as tokens want them. For models with a head of its own.
   bool stored_embedding = false;
 };
 
@@ -83,11 +82,12 @@ class Model {
 
   // Bytes that Load will hold beside the trunk (scratch), known before anything is allocated.
   static uint64_t ScratchBytes(const ModelSpec& spec, const ModelOptions& options, int threads);
-  // What of the trunk is not in memory with an embedding that stays in the store, and what is held in its place. Nothing of
-  // either: the table is the head as well.
+  // What of the trunk is not in memory with an embedding that stays in the store, and what is held in its place, where the
+  // trunk is and by the host. Nothing: the table is the head as well.
   struct StoredEmbeddingBytes {
     uint64_t left_out = 0;
-    uint64_t held = 0;
+    uint64_t working = 0;
+    uint64_t host = 0;
   };
   static StoredEmbeddingBytes BytesOfStoredEmbedding(const StoreDescription& description, const ModelSpec& spec);
   // Those that the store's experts and shared experts read.

@@ -15,43 +15,46 @@ constexpr size_t kTokensAtOnce = 32;
 
 size_t KeptPanels(const TensorInfo& table) { return static_cast<size_t>(std::min(kKeptPanels, Panels(table.rows))); }
 
-size_t BytesOfKept(const TensorInfo& table) { return RoundUp(KeptPanels(table) * MatrixPanels::PanelBytes(table), kPageBytes); }
-
-size_t BufferBytes(const TensorInfo& table) { return BytesOfKept(table) + kTokensAtOnce * MatrixPanels::LandingBytes(table); }
+size_t KeptBytes(const TensorInfo& table) { return RoundUp(KeptPanels(table) * MatrixPanels::PanelBytes(table), kPageBytes); }
 
 }  // namespace
 
-uint64_t StoredEmbedding::MemoryBytes(const TensorInfo& table) {
-  return BufferBytes(table) + MatrixPanels::MemoryBytes(table) + KeptPanels(table) * sizeof(Kept) +
-         kTokensAtOnce * (sizeof(TokenId) + sizeof(WantedPanel)) + sizeof(StoredEmbedding);
+EmbeddingMemory StoredEmbedding::MemoryOf(const TensorInfo& table) {
+  return {.working = KeptBytes(table),
+          .host = kTokensAtOnce * MatrixPanels::LandingBytes(table) + MatrixPanels::MemoryBytes(table) +
+                  KeptPanels(table) * sizeof(Kept) + kTokensAtOnce * (sizeof(TokenId) + sizeof(WantedPanel)) +
+                  sizeof(StoredEmbedding)};
 }
 
-absl::StatusOr<std::unique_ptr<StoredEmbedding>> StoredEmbedding::Create(const StoreReader& store, const TensorInfo& table,
-                                                                         ComputeBackend& backend, ReadBackend& reads) {
-  MOED_ASSIGN_OR_RETURN(Buffer memory, backend.memory().shared().Allocate(BufferBytes(table)));
+absl::StatusOr<std::unique_ptr<StoredEmbedding>> StoredEmbedding::Create(MatrixPanels panels, const TensorInfo& table,
+                                                                         ComputeBackend& backend) {
+  BackendMemory& memory = backend.memory();
+  MOED_ASSIGN_OR_RETURN(Buffer kept, memory.working().Allocate(KeptBytes(table)));
+  MOED_ASSIGN_OR_RETURN(Buffer landing, memory.shared().Allocate(kTokensAtOnce * MatrixPanels::LandingBytes(table)));
   return std::unique_ptr<StoredEmbedding>(
-      new StoredEmbedding(MatrixPanels(store, table, reads), table, backend, std::move(memory)));
+      new StoredEmbedding(std::move(panels), table, backend, std::move(kept), std::move(landing)));
 }
 
-StoredEmbedding::StoredEmbedding(MatrixPanels panels, const TensorInfo& table, ComputeBackend& backend, Buffer memory)
+StoredEmbedding::StoredEmbedding(MatrixPanels panels, const TensorInfo& table, ComputeBackend& backend, Buffer kept_panels,
+                                 Buffer landing)
     : panels_(std::move(panels)),
       table_(table),
       backend_(backend),
-      memory_(std::move(memory)),
+      kept_panels_(std::move(kept_panels)),
+      landing_(std::move(landing)),
       panel_bytes_(MatrixPanels::PanelBytes(table)),
       kept_(KeptPanels(table)),
       ids_(kTokensAtOnce),
       wanted_(kTokensAtOnce) {
-  const size_t landing_bytes = MatrixPanels::LandingBytes(table);
-  for (size_t i = 0; i < kTokensAtOnce; ++i)
-    wanted_[i].pages = memory_.span().subspan(BytesOfKept(table) + i * landing_bytes, landing_bytes);
+  const size_t bytes = MatrixPanels::LandingBytes(table);
+  for (size_t i = 0; i < kTokensAtOnce; ++i) wanted_[i].pages = landing_.span().subspan(i * bytes, bytes);
 }
 
 absl::Status StoredEmbedding::Embed(std::span<const TokenId> tokens, float* y,
                                     absl::FunctionRef<void(size_t, const absl::Status&)> failed) {
-  const MatrixView kept = {table_.format, static_cast<int>(kept_.size()) * kPanelRows, table_.cols, memory_.data()};
+  const MatrixView kept = {table_.format, static_cast<int>(kept_.size()) * kPanelRows, table_.cols, kept_panels_.data()};
   for (size_t done = 0; done < tokens.size(); done += kTokensAtOnce) {
-    // What is read takes the place of what operations may still look at.
+    // What is read takes the place of what is still copied.
     if (done > 0) MOED_RETURN_IF_ERROR(backend_.Fence());
     const auto some = tokens.subspan(done, std::min(kTokensAtOnce, tokens.size() - done));
     Fetch(some, [&](size_t i, const absl::Status& error) { failed(done + i, error); });
@@ -81,7 +84,7 @@ void StoredEmbedding::Keep(size_t slot, const WantedPanel& read) {
     return;
   }
   read_bytes_.fetch_add(read.bytes.size(), std::memory_order_relaxed);
-  std::ranges::copy(read.bytes, memory_.data() + slot * panel_bytes_);
+  backend_.memory().Copy(kept_panels_.data() + slot * panel_bytes_, read.bytes.data(), panel_bytes_);
 }
 
 void StoredEmbedding::Fetch(std::span<const TokenId> tokens, absl::FunctionRef<void(size_t, const absl::Status&)> failed) {

@@ -21,21 +21,23 @@
 
 namespace moed {
 
+// Bytes in memory, by who touches them.
+struct EmbeddingMemory {
+  uint64_t working = 0;  // rows that are kept: the backend's
+  uint64_t host = 0;     // what is on its way, and what is known of the table
+};
+
 // Engine thread only, but for stats.
 class StoredEmbedding {
  public:
   // What it holds in place of MatrixPanels::PagesOf the table.
-  static uint64_t MemoryBytes(const TensorInfo& table);
-  // Arguments as MatrixPanels'; the backend's memory is unified, and outlives it, too.
-  static absl::StatusOr<std::unique_ptr<StoredEmbedding>> Create(const StoreReader& store, const TensorInfo& table,
-                                                                 ComputeBackend& backend, ReadBackend& reads);
+  static EmbeddingMemory MemoryOf(const TensorInfo& table);
+  // `panels` of `table` were noted whole. The table and the backend outlive it.
+  static absl::StatusOr<std::unique_ptr<StoredEmbedding>> Create(MatrixPanels panels, const TensorInfo& table,
+                                                                 ComputeBackend& backend);
 
-  // While the trunk is read: page-aligned memory for pieces of the table, and its checksums.
-  std::span<std::byte> staging() const { return memory_.span(); }
-  void Note(uint64_t offset, std::span<const std::byte> bytes) { panels_.Note(offset, bytes); }
-
-  // y (tokens, columns): rows of the table. `failed(i, error)`: the row of tokens[i] could not be read, or is damaged; it is
-  // anything. The backend's error where it was waited for.
+  // y (tokens, columns): rows of the table, enqueued. `failed(i, error)`: the row of tokens[i] could not be read, or is damaged;
+  // it is anything. The backend's error where it was waited for.
   absl::Status Embed(std::span<const TokenId> tokens, float* y, absl::FunctionRef<void(size_t, const absl::Status&)> failed);
 
   EmbeddingStats stats() const;  // any thread
@@ -46,7 +48,7 @@ class StoredEmbedding {
     uint64_t wanted = 0;  // the round in which it was wanted last
   };
 
-  StoredEmbedding(MatrixPanels panels, const TensorInfo& table, ComputeBackend& backend, Buffer memory);
+  StoredEmbedding(MatrixPanels panels, const TensorInfo& table, ComputeBackend& backend, Buffer kept_panels, Buffer landing);
   // Where a panel is kept, or will be.
   size_t SlotFor(int panel) const;
   void Keep(size_t slot, const WantedPanel& read);
@@ -56,7 +58,8 @@ class StoredEmbedding {
   MatrixPanels panels_;
   const TensorInfo& table_;
   ComputeBackend& backend_;
-  const Buffer memory_;  // panels that are kept, then pages for those on their way
+  const Buffer kept_panels_;
+  const Buffer landing_;  // pages of panels on their way
   const size_t panel_bytes_;
   std::vector<Kept> kept_;
   std::vector<TokenId> ids_;

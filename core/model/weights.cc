@@ -1,6 +1,7 @@
 #include "core/model/weights.h"
 
 #include <algorithm>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -23,12 +24,14 @@ struct TrunkPlaces {
   TrunkRange left_out;  // whole pages, maybe none
   std::span<std::byte> resident;
 
+  bool Has(uint64_t offset) const { return offset < left_out.begin || offset >= left_out.end; }
   // Up to what is left out, or to the end. `offset` is not left out.
   std::span<std::byte> From(uint64_t offset) const {
     if (offset >= left_out.end) return resident.subspan(offset - left_out.bytes());
     return resident.subspan(offset, left_out.begin - offset);
   }
-  bool Has(uint64_t offset) const { return offset < left_out.begin || offset >= left_out.end; }
+  // How many bytes from there on are, or are not, left out.
+  uint64_t Alike(uint64_t offset) const { return Has(offset) ? From(offset).size() : left_out.end - offset; }
 };
 
 // Hands out views of the tensors that the family wants. The first error sticks.
@@ -209,35 +212,32 @@ namespace {
 
 constexpr uint64_t kStagingBytes = 8 << 20;
 
-// To where operations read it. What the host cannot write goes in pieces by way of memory that both read, checked on the host.
-absl::Status ReadTrunk(const StoreReader& store, ComputeBackend& backend, std::span<std::byte> out, ReadBackend* reads) {
-  BackendMemory& memory = backend.memory();
-  if (memory.unified()) return store.ReadTrunk(out, reads);
-  MOED_ASSIGN_OR_RETURN(const Buffer staging, memory.shared().Allocate(std::min<uint64_t>(out.size(), kStagingBytes)));
-  const auto place = [&](uint64_t) { return staging.span(); };
-  return store.ReadTrunkInPieces(reads, place, [&](uint64_t offset, std::span<const std::byte> piece) {
-    memory.Copy(out.data() + offset, piece.data(), piece.size());
-    return backend.Fence();
-  });
+// Memory for pieces of what the host cannot write or what has no place; of the latter no more than is held in its stead later.
+uint64_t StagingBytes(const StoreReader& store, ComputeBackend& backend, const TensorInfo* left_out) {
+  if (!backend.memory().unified()) return std::min(store.description().trunk_bytes, kStagingBytes);
+  return left_out == nullptr ? 0 : std::min(StoredEmbedding::MemoryOf(*left_out).working, kStagingBytes);
 }
 
-// All but the table, which is read as well: what its panels have to be later is known from then on.
-absl::Status ReadTrunkBut(StoredEmbedding& embedding, const StoreReader& store, const TrunkPlaces& places, ReadBackend* reads) {
+// To where operations read it, by way of `staging` bytes where it cannot be read there. `embedding`, which hears of all, may be
+// null.
+absl::Status ReadTrunk(const StoreReader& store, ComputeBackend& backend, const TrunkPlaces& places, ReadBackend* reads,
+                       MatrixPanels* embedding, uint64_t staging) {
+  BackendMemory& memory = backend.memory();
+  const bool writes = memory.unified();
+  Buffer pieces;
+  if (staging > 0) {
+    MOED_ASSIGN_OR_RETURN(pieces, memory.shared().Allocate(staging));
+  }
   const auto place = [&](uint64_t offset) {
-    if (places.Has(offset)) return places.From(offset);
-    return embedding.staging().first(std::min<uint64_t>(embedding.staging().size(), places.left_out.end - offset));
+    if (writes && places.Has(offset)) return places.From(offset);
+    return pieces.span().first(std::min<uint64_t>(staging, places.Alike(offset)));
   };
   return store.ReadTrunkInPieces(reads, place, [&](uint64_t offset, std::span<const std::byte> piece) {
-    embedding.Note(offset, piece);
-    return absl::OkStatus();
+    if (embedding != nullptr) embedding->Note(offset, piece);
+    if (writes || !places.Has(offset)) return absl::OkStatus();
+    memory.Copy(places.From(offset).data(), piece.data(), piece.size());
+    return backend.Fence();
   });
-}
-
-absl::StatusOr<std::unique_ptr<StoredEmbedding>> MakeStoredEmbedding(const StoreReader& store, ComputeBackend& backend,
-                                                                     ReadBackend& rows, TrunkPlaces& places) {
-  MOED_ASSIGN_OR_RETURN(const TensorInfo* table, store.FindTensor(kEmbeddingTensor));
-  places.left_out = MatrixPanels::PagesOf(*table);
-  return StoredEmbedding::Create(store, *table, backend, rows);
 }
 
 }  // namespace
@@ -247,8 +247,12 @@ absl::StatusOr<Weights> LoadWeights(const StoreReader& store, const ModelSpec& s
   MOED_ASSIGN_OR_RETURN(const Family* family, FamilyNamed(spec.family));
   Weights weights;
   TrunkPlaces places;
+  const TensorInfo* table = nullptr;
+  std::optional<MatrixPanels> panels;
   if (rows != nullptr) {
-    MOED_ASSIGN_OR_RETURN(weights.stored_embedding, MakeStoredEmbedding(store, backend, *rows, places));
+    MOED_ASSIGN_OR_RETURN(table, store.FindTensor(kEmbeddingTensor));
+    panels.emplace(store, *table, *rows);
+    places.left_out = MatrixPanels::PagesOf(*table);
   }
   weights.bytes = store.description().trunk_bytes - places.left_out.bytes();
   MOED_ASSIGN_OR_RETURN(weights.buffer, backend.memory().working().Allocate(weights.bytes));
@@ -257,6 +261,7 @@ absl::StatusOr<Weights> LoadWeights(const StoreReader& store, const ModelSpec& s
   wanted.push_back({"rope.inv_freq", "", TensorRole::kVector, 1, spec.FirstFrequency(spec.rotation_count())});
   TrunkBinder trunk(store, places, std::move(wanted));
   weights.embed = trunk.Matrix(std::string(kEmbeddingTensor));
+  if (panels) weights.embed = {};
   weights.head = spec.tied_embeddings ? weights.embed : trunk.Matrix("head");
   weights.final_norm = trunk.Vector("final_norm");
   weights.final_norm_bias = trunk.Vector("final_norm_bias");
@@ -275,8 +280,11 @@ absl::StatusOr<Weights> LoadWeights(const StoreReader& store, const ModelSpec& s
     bound.ffn_norm_bias = bound.attn_norm_bias;
   }
   MOED_RETURN_IF_ERROR(trunk.Finish());
-  MOED_RETURN_IF_ERROR(weights.stored_embedding != nullptr ? ReadTrunkBut(*weights.stored_embedding, store, places, reads)
-                                                           : ReadTrunk(store, backend, places.resident, reads));
+  const uint64_t staging = StagingBytes(store, backend, table);
+  MOED_RETURN_IF_ERROR(ReadTrunk(store, backend, places, reads, panels ? &*panels : nullptr, staging));
+  if (panels) {
+    MOED_ASSIGN_OR_RETURN(weights.stored_embedding, StoredEmbedding::Create(*std::move(panels), *table, backend));
+  }
   return weights;
 }
 

@@ -238,7 +238,8 @@ std::vector<MemoryTerm> TermsOf(const ServingInputs& in, uint64_t shares_of, con
   return {{"tables", "cache entries", CachingProvider::CacheTableBytes(store)},
           {"tables", "policy, predictor, rule, mask", in.preset.fixed_bytes},
           {"tables", "what they know of conversations", Sequences(engine) * in.preset.sequence_bytes},
-          {"tables", "what they learn of tokens", static_cast<uint64_t>(in.preset.token_tables) * TokenTableBytes(shares_of)},
+          {"tables", "what they learn of tokens",
+           static_cast<uint64_t>(in.preset.token_tables) * TokenTableBytes(shares_of, in.preset)},
           {"tables", "store index", StoreIndexBytes(store)},
           {"tables", "decoding of records", store.coded() ? DecodingThreads::kMemoryBytes : 0},
           {"tables", "chat template", kBytesForTemplateByte * in.chat_template_bytes},
@@ -264,19 +265,19 @@ MemoryNeeds MeasureNeeds(const ServingInputs& in, uint64_t shares_of, const Mode
   const StepEngineOptions engine = OptionsOfEngine(in, shares_of, model);
   const std::vector<MemoryTerm> terms = TermsOf(in, shares_of, engine);
   MemoryNeeds needs;
-  needs.trunk = in.store.trunk_bytes;
-  if (model.stored_embedding) {
-    const Model::StoredEmbeddingBytes embedding = Model::BytesOfStoredEmbedding(in.store, in.spec);
-    needs.trunk -= embedding.left_out;
-    needs.embedding = embedding.held;
-    needs.embedding_in_store = embedding.left_out;
-  }
+  const Model::StoredEmbeddingBytes embedding =
+      model.stored_embedding ? Model::BytesOfStoredEmbedding(in.store, in.spec) : Model::StoredEmbeddingBytes{};
+  needs.trunk = in.store.trunk_bytes - embedding.left_out;
+  needs.embedding = embedding.working + embedding.host;
+  needs.embedding_in_store = embedding.left_out;
   needs.tokenizer = in.tokenizer_bytes;
   if (in.device_budget) {
     const ScratchSizes scratch = SeparateScratchBytes(in.spec, model, in.options.threads);
+    needs.device_trunk = RoundUp(needs.trunk, kPageBytes);
+    needs.device_embedding = embedding.working;
     needs.trunk = 0;
+    needs.embedding = embedding.host;
     needs.scratch = scratch.shared;
-    needs.device_trunk = RoundUp(in.store.trunk_bytes, kPageBytes);
     needs.device_scratch = scratch.working;
     if (in.preset.cache.lends) needs.least_device_cache = kLeastDeviceRecords * LargestRecordBytes(in.store);
   } else {
@@ -301,13 +302,6 @@ MemoryNeeds MeasureNeeds(const ServingInputs& in, uint64_t shares_of, const Mode
   needs.lent = Model::LentBytes(in.spec, model);
   needs.model_context = in.options.max_context ? in.spec.max_positions : in.spec.UsualContext();
   return needs;
-}
-
-// Why the embedding has to be in memory; empty: it need not be.
-std::string_view WhyNotStored(const ServingInputs& in) {
-  if (in.spec.tied_embeddings) return "it is the model's head as well, which every token reads whole";
-  if (in.device_budget) return "the device has memory of its own, which has the trunk whole";
-  return "";
 }
 
 // Plans with budgets of its own choice; of `in` it does not look at the budget.
@@ -355,12 +349,14 @@ struct Planner {
   absl::StatusOr<Steps> Plan(uint64_t budget) const {
     if (in.options.embedding == EmbeddingPlace::kStore) return Plan(budget, true);
     absl::StatusOr<Steps> in_memory = Plan(budget, false);
-    if (in.options.embedding == EmbeddingPlace::kMemory || !WhyNotStored(in).empty()) return in_memory;
-    if (in_memory.ok() && in_memory->memory.cache >= UsefulExperts()) return in_memory;
+    if (in.options.embedding == EmbeddingPlace::kMemory || in.spec.tied_embeddings) return in_memory;
+    if (in_memory.ok() && RoomIn(in_memory->memory) >= UsefulExperts()) return in_memory;
     absl::StatusOr<Steps> stored = Plan(budget, true);
-    const bool gains = stored.ok() && (!in_memory.ok() || stored->memory.cache > in_memory->memory.cache);
+    const bool gains = stored.ok() && (!in_memory.ok() || RoomIn(stored->memory) > RoomIn(in_memory->memory));
     return gains ? std::move(stored) : std::move(in_memory);
   }
+  // For experts, where the embedding would be.
+  uint64_t RoomIn(const MemoryPlan& plan) const { return in.device_budget ? plan.device_cache : plan.cache; }
   uint64_t UsefulExperts() const {
     const uint64_t all = AllRecordBytes(in.store, kReferencePrecision);
     return in.preset.cache.most == 0 ? all : std::min(all, in.preset.cache.most);
@@ -410,9 +406,8 @@ struct Planner {
 };
 
 absl::Status CheckEmbeddingPlace(const ServingInputs& in) {
-  const std::string_view why_not = WhyNotStored(in);
-  if (in.options.embedding != EmbeddingPlace::kStore || why_not.empty()) return absl::OkStatus();
-  return InvalidArgument("the embedding cannot stay in the store: ", why_not);
+  if (in.options.embedding != EmbeddingPlace::kStore || !in.spec.tied_embeddings) return absl::OkStatus();
+  return InvalidArgument("the embedding cannot stay in the store: it is the model's head as well, which every token reads whole");
 }
 
 }  // namespace
@@ -428,6 +423,7 @@ PresetNeeds NeedsOfPreset(const PresetSetup& preset, const StoreDescription& sto
   return {.fixed_bytes = parts.fixed_bytes,
           .sequence_bytes = parts.sequence_bytes,
           .token_tables = parts.tables,
+          .most_table_bytes = parts.most_table_bytes,
           .cache = BoundsOfCache(preset, store, spec.top_k)};
 }
 
@@ -441,7 +437,9 @@ uint64_t ScoredAlternativesBytes(const StepEngineOptions& engine) {
   return (static_cast<uint64_t>(engine.max_running) + 1) * each;
 }
 
-uint64_t TokenTableBytes(uint64_t budget) { return std::min<uint64_t>(budget / 128, 64 << 20); }
+uint64_t TokenTableBytes(uint64_t budget, const PresetNeeds& preset) {
+  return std::min<uint64_t>({budget / 128, 64 << 20, preset.most_table_bytes});
+}
 
 absl::StatusOr<ServingPlan> PlanServing(const ServingInputs& in) {
   MOED_RETURN_IF_ERROR(CheckEmbeddingPlace(in));

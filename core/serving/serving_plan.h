@@ -58,16 +58,17 @@ struct ServingOptions {
 ServingOptions ServingOptionsOfThisMachine();
 
 // What the parts of the preset hold: `fixed_bytes`, `sequence_bytes` for every conversation, and so many tables of
-// TokenTableBytes; and what cache they need.
+// TokenTableBytes, which have no use for more than `most_table_bytes`; and what cache they need.
 struct PresetNeeds {
   uint64_t fixed_bytes = 0;
   uint64_t sequence_bytes = 0;
   int token_tables = 0;
+  uint64_t most_table_bytes = 0;
   CacheBounds cache;
 };
 PresetNeeds NeedsOfPreset(const PresetSetup& preset, const StoreDescription& store, const ModelSpec& spec);
 // ExpertModelShape::table_bytes in a budget: little in a small one.
-uint64_t TokenTableBytes(uint64_t budget);
+uint64_t TokenTableBytes(uint64_t budget, const PresetNeeds& preset);
 
 // Of texts that are scored with alternatives: at most what running requests hold of them and what their ends are told with, each
 // a vector of pairs for a token.

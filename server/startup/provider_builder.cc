@@ -38,7 +38,7 @@ absl::Status ProviderBuilder::Open(const Dependencies& around) {
   inputs.reads = &around.reads;
   inputs.router = router_;
   inputs.gate = around.gate;
-  inputs.table_bytes = TokenTableBytes(around.memory.budget);
+  inputs.table_bytes = TokenTableBytes(around.memory.budget, Needs());
   inputs.clock = &around.clock;
   inputs.allocator = &around.allocator;
   inputs.device = around.device;

@@ -39,10 +39,15 @@ class StoredEmbeddingTest : public testing::TestWithParam<FormatId> {
         reads_(MakeThreadedReadBackend("threads", file_, 2)),
         backend_(*MakeComputeBackend("scalar", executor_)),
         table_(**store_->FindTensor("embed")),
-        embedding_(*StoredEmbedding::Create(*store_, table_, *backend_, *reads_)),
         trunk_(*Buffer::Allocate(store_->description().trunk_bytes)) {
     EXPECT_TRUE(store_->ReadTrunk(trunk_.span().first(store_->description().trunk_bytes)).ok());
-    embedding_->Note(0, trunk_.span());
+    embedding_ = MakeOn(*backend_);
+  }
+
+  std::unique_ptr<StoredEmbedding> MakeOn(ComputeBackend& backend) {
+    MatrixPanels panels(*store_, table_, *reads_);
+    panels.Note(0, trunk_.span());
+    return *StoredEmbedding::Create(std::move(panels), table_, backend);
   }
 
   // The rows of `tokens`; failed_ has those that could not be read.
@@ -77,8 +82,8 @@ class StoredEmbeddingTest : public testing::TestWithParam<FormatId> {
   InlineExecutor executor_;
   const std::unique_ptr<ComputeBackend> backend_;
   const TensorInfo& table_;
-  const std::unique_ptr<StoredEmbedding> embedding_;
   const Buffer trunk_;
+  std::unique_ptr<StoredEmbedding> embedding_;
   std::vector<size_t> failed_;
   absl::Status error_;
 };
@@ -141,22 +146,28 @@ TEST_P(StoredEmbeddingTest, DamageConcernsTheTokensOfItsPanelAlone) {
   EXPECT_TRUE(failed_.empty());
 }
 
-// More panels than are kept, on a device that runs nothing before somebody waits for it: what is read must not take the place of
-// what it still reads.
-TEST_P(StoredEmbeddingTest, WaitsForADeviceThatReadsWhatIsKept) {
-  EmulatedBackend device{{.watch = false, .attributes = emulation::kUnifiedDevice}};
-  const auto embedding = *StoredEmbedding::Create(*store_, table_, *device.backend, *reads_);
-  embedding->Note(0, trunk_.span());
-  const std::vector<TokenId> tokens = Repeated(2 * kPanelsKept);
-  const size_t bytes = tokens.size() * kCols * sizeof(float);
-  Allocator& memory = device.backend->memory().shared();
-  const Buffer y = *memory.Allocate(bytes), expected = *memory.Allocate(bytes), table = *memory.Allocate(table_.bytes);
-  const auto failed = [](size_t, const absl::Status& error) { ADD_FAILURE() << error; };
-  EXPECT_TRUE(embedding->Embed(tokens, reinterpret_cast<float*>(y.data()), failed).ok());
-  std::memcpy(table.data(), trunk_.data() + table_.offset, table_.bytes);
-  device.backend->Embed({table_.format, kRows, kCols, table.data()}, tokens, reinterpret_cast<float*>(expected.data()));
-  EXPECT_TRUE(device.backend->Fence().ok());
-  EXPECT_EQ(std::memcmp(y.data(), expected.data(), bytes), 0);
+// More panels than are kept, on devices that run nothing before somebody waits for it: what is read must not take the place of
+// what is still copied to them, nor of what they still look at.
+TEST_P(StoredEmbeddingTest, WaitsForADevice) {
+  for (const DeviceAttributes& attributes : {emulation::kUnifiedDevice, emulation::kDiscreteDevice}) {
+    EmulatedBackend device{{.watch = false, .attributes = attributes}};
+    BackendMemory& memory = device.backend->memory();
+    const auto embedding = MakeOn(*device.backend);
+    const std::vector<TokenId> tokens = Repeated(2 * kPanelsKept);
+    const size_t bytes = tokens.size() * kCols * sizeof(float);
+    const Buffer y = *memory.working().Allocate(bytes), expected = *memory.working().Allocate(bytes),
+                 table = *memory.working().Allocate(table_.bytes), trunk = *memory.shared().Allocate(trunk_.size()),
+                 seen = *memory.shared().Allocate(bytes), to_see = *memory.shared().Allocate(bytes);
+    const auto failed = [](size_t, const absl::Status& error) { ADD_FAILURE() << error; };
+    EXPECT_TRUE(embedding->Embed(tokens, reinterpret_cast<float*>(y.data()), failed).ok());
+    memory.Copy(seen.data(), y.data(), bytes);
+    std::ranges::copy(trunk_.span(), trunk.data());
+    memory.Copy(table.data(), trunk.data() + table_.offset, table_.bytes);
+    device.backend->Embed({table_.format, kRows, kCols, table.data()}, tokens, reinterpret_cast<float*>(expected.data()));
+    memory.Copy(to_see.data(), expected.data(), bytes);
+    EXPECT_TRUE(device.backend->Fence().ok());
+    EXPECT_EQ(std::memcmp(seen.data(), to_see.data(), bytes), 0);
+  }
 }
 
 std::vector<FormatId> AllFormats() {
@@ -202,6 +213,36 @@ TEST(ModelWithStoredEmbedding, HasTheSameBits) {
   }
 }
 
+// A device has the trunk without the table, and of rows what was planned.
+TEST(ModelWithStoredEmbedding, HoldsOnADeviceWhatWasPlanned) {
+  const StoreReader& store = PackedStore("olmoe", FormatId::kQ4);
+  const ModelSpec spec = *SpecFromJson(store.description().model_spec);
+  MemoryProvider host_provider(store);
+  PackedModel on_host(store);
+  TestSequence sequence;
+  const Logits expected = on_host.Feed(host_provider, sequence, SomeTokens(40), 9);
+  for (const DeviceAttributes& attributes : {emulation::kUnifiedDevice, emulation::kDiscreteDevice}) {
+    EmulatedBackend device{{.attributes = attributes}};
+    const auto bytes = [&](MemoryKind kind) { return device.device->AllocatedBytes(kind); };
+    const MemoryKind working = device.backend->memory().unified() ? MemoryKind::kPinned : MemoryKind::kDevice;
+    uint64_t held[2];
+    Logits logits[2];
+    for (const bool stored : {false, true}) {
+      const uint64_t before = bytes(working);
+      PackedModel model(store, {.use_backend = device.backend.get(), .stored_embedding = stored});
+      held[stored] = bytes(working) - before;
+      MemoryProvider provider(store, device.backend->memory().shared());
+      TestSequence of_device;
+      logits[stored] = model.Feed(provider, of_device, SomeTokens(40), 9);
+    }
+    EXPECT_TRUE(SameBits(logits[false], expected) && SameBits(logits[true], expected));
+    const Model::StoredEmbeddingBytes planned = Model::BytesOfStoredEmbedding(store.description(), spec);
+    const uint64_t more = working == MemoryKind::kPinned ? planned.working + planned.host : planned.working;
+    EXPECT_LE(held[true], held[false] - planned.left_out + more);
+    EXPECT_GE(held[true], held[false] - planned.left_out + planned.working);
+  }
+}
+
 // The bytes that are left out are not in memory, and what is held in their place was planned.
 TEST(ModelWithStoredEmbedding, HoldsTheTrunkWithoutTheTable) {
   const StoreReader& store = PackedStore("olmoe", FormatId::kF32);
@@ -210,7 +251,7 @@ TEST(ModelWithStoredEmbedding, HoldsTheTrunkWithoutTheTable) {
   const TensorInfo* const table = *store.FindTensor("embed");
   EXPECT_GT(bytes.left_out + 2 * kPageBytes, table->bytes);
   EXPECT_EQ(whole.model().trunk_bytes() - stored.model().trunk_bytes(), bytes.left_out);
-  EXPECT_GE(bytes.held, table->bytes);  // all panels of so small a table are kept
+  EXPECT_GE(bytes.working, table->bytes);  // all panels of so small a table are kept
 }
 
 TEST(ModelWithStoredEmbedding, AFailedRowHurtsOnlyItsChunk) {

@@ -49,8 +49,8 @@ class EmbeddingPlaceTest : public testing::Test {
   ServingOptions options_;
 };
 
-uint64_t Part(const MemoryPlan& plan, std::string_view name) {
-  for (const MemoryPart& part : plan.parts) {
+uint64_t Part(const std::vector<MemoryPart>& parts, std::string_view name) {
+  for (const MemoryPart& part : parts) {
     if (part.name == name) return part.bytes;
   }
   return 0;
@@ -62,10 +62,11 @@ TEST_F(EmbeddingPlaceTest, TheStoreGivesItsRoomToExperts) {
   ASSERT_TRUE(memory.ok() && stored.ok()) << memory.status() << stored.status();
   EXPECT_FALSE(memory->model.stored_embedding);
   EXPECT_TRUE(stored->model.stored_embedding);
-  EXPECT_EQ(Part(memory->memory, "trunk"), store_.trunk_bytes);
-  EXPECT_EQ(Part(memory->memory, "embedding"), 0u);
-  EXPECT_EQ(Part(stored->memory, "trunk"), store_.trunk_bytes - LeftOut());
-  EXPECT_EQ(Part(stored->memory, "embedding"), Model::BytesOfStoredEmbedding(store_, spec_).held);
+  EXPECT_EQ(Part(memory->memory.parts, "trunk"), store_.trunk_bytes);
+  EXPECT_EQ(Part(memory->memory.parts, "embedding"), 0u);
+  EXPECT_EQ(Part(stored->memory.parts, "trunk"), store_.trunk_bytes - LeftOut());
+  const Model::StoredEmbeddingBytes bytes = Model::BytesOfStoredEmbedding(store_, spec_);
+  EXPECT_EQ(Part(stored->memory.parts, "embedding"), bytes.working + bytes.host);
   EXPECT_GT(stored->memory.cache, memory->memory.cache + LeftOut() * 9 / 10);
   EXPECT_THAT(stored->memory.Table(), HasSubstr("of it stay in the store"));
 }
@@ -105,13 +106,21 @@ TEST_F(EmbeddingPlaceTest, AutoServesInSmallerBudgets) {
   EXPECT_EQ(Plan(chosen->smallest.budget - 1, EmbeddingPlace::kAuto).status().code(), absl::StatusCode::kResourceExhausted);
 }
 
-TEST_F(EmbeddingPlaceTest, OfADeviceWithMemoryOfItsOwnItIsInMemory) {
-  const auto plan = Plan(64 * kMiB, EmbeddingPlace::kAuto, {.cache = {.lends = true}}, 80 * kMiB);
-  ASSERT_TRUE(plan.ok()) << plan.status();
-  EXPECT_FALSE(plan->model.stored_embedding);
-  EXPECT_EQ(
-      Plan(64 * kMiB, EmbeddingPlace::kStore, {.cache = {.lends = true}}, 80 * kMiB).status(),
-      InvalidArgument("the embedding cannot stay in the store: the device has memory of its own, which has the trunk whole"));
+// Of a device with memory of its own its room is the experts' there.
+TEST_F(EmbeddingPlaceTest, ADeviceGivesItsRoomToExperts) {
+  const PresetNeeds preset = {.cache = {.lends = true}};
+  const auto memory = Plan(64 * kMiB, EmbeddingPlace::kMemory, preset, 80 * kMiB),
+             chosen = Plan(64 * kMiB, EmbeddingPlace::kAuto, preset, 80 * kMiB),
+             enough = Plan(64 * kMiB, EmbeddingPlace::kAuto, preset, 160 * kMiB);
+  ASSERT_TRUE(memory.ok() && chosen.ok() && enough.ok()) << memory.status() << chosen.status() << enough.status();
+  EXPECT_TRUE(chosen->model.stored_embedding);
+  EXPECT_GT(chosen->memory.device_cache, memory->memory.device_cache + LeftOut() * 9 / 10);
+  const Model::StoredEmbeddingBytes bytes = Model::BytesOfStoredEmbedding(store_, spec_);
+  EXPECT_EQ(Part(chosen->memory.parts, "embedding"), bytes.host);
+  EXPECT_EQ(Part(chosen->memory.device_parts, "embedding"), bytes.working);
+  EXPECT_EQ(Part(chosen->memory.device_parts, "trunk"), store_.trunk_bytes - LeftOut());
+  EXPECT_FALSE(enough->model.stored_embedding);
+  EXPECT_GE(enough->memory.device_cache, AllRecordBytes(store_, kReferencePrecision));
 }
 
 class TiedEmbeddingTest : public EmbeddingPlaceTest {

@@ -179,6 +179,8 @@ TEST_F(ProviderBuilderTest, AsksForWhatThePartsAndTheCacheNeed) {
     EXPECT_EQ(needs.fixed_bytes, parts.fixed_bytes) << row.name;
     EXPECT_EQ(needs.sequence_bytes, parts.sequence_bytes) << row.name;
     EXPECT_EQ(needs.token_tables, parts.tables) << row.name;
+    EXPECT_EQ(needs.most_table_bytes, parts.most_table_bytes) << row.name;
+    EXPECT_EQ(needs.most_table_bytes > 0, needs.token_tables > 0) << row.name;
     const bool bounded = row.cache == CacheKind::kAll || builder_->preset().mask->chooses_residents;
     EXPECT_EQ(needs.cache.least > 0, bounded) << row.name;
     EXPECT_EQ(needs.cache.most > 0, row.cache == CacheKind::kOneToken) << row.name;

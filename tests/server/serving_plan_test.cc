@@ -377,7 +377,7 @@ TEST_P(ServingPlanTest, TablesHoldWhatIsPlanned) {
   EXPECT_EQ(Term("tables", "cache entries"), CachingProvider::CacheTableBytes(store_->description()));
   EXPECT_EQ(Term("tables", "policy, predictor, rule, mask"), needs_.fixed_bytes);
   EXPECT_EQ(Term("tables", "what they know of conversations"), conversations * needs_.sequence_bytes);
-  EXPECT_EQ(Term("tables", "what they learn of tokens"), needs_.token_tables * TokenTableBytes(budget_));
+  EXPECT_EQ(Term("tables", "what they learn of tokens"), needs_.token_tables * TokenTableBytes(budget_, needs_));
 }
 
 class Silent final : public RequestObserver {

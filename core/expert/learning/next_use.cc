@@ -334,4 +334,10 @@ size_t NextUse::BytesWithoutTable(const ExpertModelShape& shape) {
   return FixedBytes(shape.moe_layers.size(), static_cast<size_t>(shape.experts_per_layer)) + TokenTable::LeastBytes(shape);
 }
 
+size_t NextUse::MostTableBytes(const ExpertModelShape& shape) {
+  const size_t distances = kTellers.MostDistances(shape.moe_layers.size(), static_cast<size_t>(shape.experts_per_layer));
+  return std::max(PairWeights::TableBytesOf(shape, distances),
+                  distances * PairWeights::Bytes(shape) + TokenTable::MostBytes(shape));
+}
+
 }  // namespace moed

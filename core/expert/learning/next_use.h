@@ -53,6 +53,7 @@ class NextUse {
   }
   // The same at table_bytes 0; it grows by no more than those.
   static size_t BytesWithoutTable(const ExpertModelShape& context);
+  static size_t MostTableBytes(const ExpertModelShape& context);  // more of them are of no use
 
  private:
   static size_t FixedBytes(size_t layers, size_t experts);

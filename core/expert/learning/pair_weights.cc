@@ -49,6 +49,10 @@ size_t PairWeights::Fitting(const ExpertModelShape& shape) {
   return shape.table_bytes / kTablesShare / std::max<size_t>(1, Bytes(shape));
 }
 
+size_t PairWeights::TableBytesOf(const ExpertModelShape& shape, size_t distances) {
+  return kTablesShare * distances * Bytes(shape);
+}
+
 int PairWeights::Source(size_t distance, int position) const {
   return static_cast<int>((static_cast<size_t>(position) + layers_ - distances_[distance]) % layers_);
 }

@@ -41,6 +41,8 @@ class PairWeights final : private LearnedRows {
   static size_t Bytes(const ExpertModelShape& shape);  // of one distance
   // Distances whose tables fit: they may take half of the shape's table_bytes.
   static size_t Fitting(const ExpertModelShape& shape);
+  // The table_bytes that so many take.
+  static size_t TableBytesOf(const ExpertModelShape& shape, size_t distances);
 
   size_t distances() const { return distances_.size(); }
   // The layer that the table of place `distance` hears for `position`.

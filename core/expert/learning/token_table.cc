@@ -8,8 +8,8 @@
 namespace moed {
 namespace {
 
-constexpr size_t kKeptOfOne = 4;  // entries of a layer for each expert that serves a token in it
-constexpr size_t kMostRows = 1 << 15;
+constexpr size_t kKeptOfOne = 4;                   // entries of a layer for each expert that serves a token in it
+constexpr size_t kMostRows = 1 << 12;              // more of them were of no use (docs/lab-log.md)
 constexpr uint64_t kMostUses = uint64_t{1} << 62;  // nobody counts so far
 
 size_t KeptOf(const ExpertModelShape& shape) {
@@ -36,6 +36,8 @@ TokenTable::TokenTable(const ExpertModelShape& shape, size_t max_bytes, float ba
 }
 
 size_t TokenTable::LeastBytes(const ExpertModelShape& shape) { return TokenTable(shape, 0, 1).memory_bytes(); }
+
+size_t TokenTable::MostBytes(const ExpertModelShape& shape) { return LeastBytes(shape) / kWays * kMostRows; }
 
 size_t TokenTable::SetOf(TokenId token) const {
   const uint64_t mixed = static_cast<uint64_t>(static_cast<uint32_t>(token.value())) * 0x9E3779B97F4A7C15u;

@@ -50,6 +50,7 @@ class TokenTable final : private LearnedRows {
   size_t rows() const override { return rows_.size(); }
   size_t memory_bytes() const { return rows_.size() * RowBytes(); }
   static size_t LeastBytes(const ExpertModelShape& shape);  // however few it was given
+  static size_t MostBytes(const ExpertModelShape& shape);   // however many
 
  private:
   static constexpr size_t kWays = 8;

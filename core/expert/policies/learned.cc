@@ -202,7 +202,9 @@ std::unique_ptr<EvictionPolicy> MakeLearnedPolicy(const ExpertModelShape& contex
 PartMemory LearnedPolicyMemory(const PartContext& context, const PartOptions&) {
   const ExpertModelShape& model = context.model;
   const size_t keys = model.experts() * static_cast<size_t>(model.precisions);
-  return {.fixed_bytes = NextUse::BytesWithoutTable(model) + LearnedPolicy::OwnBytes(keys, model.moe_layers.size()), .tables = 1};
+  return {.fixed_bytes = NextUse::BytesWithoutTable(model) + LearnedPolicy::OwnBytes(keys, model.moe_layers.size()),
+          .tables = 1,
+          .most_table_bytes = NextUse::MostTableBytes(model)};
 }
 
 }  // namespace moed

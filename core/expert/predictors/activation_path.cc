@@ -122,7 +122,8 @@ PartMemory PathPredictorMemory(const PartContext& context, const PartOptions& op
   if (options.File<ActivationPaths>(kPathsOption) != nullptr) return {.fixed_bytes = scratch};
   return {
       .fixed_bytes = ActivationPaths::LeastBytes(static_cast<int>(model.moe_layers.size()), model.experts_per_layer) + scratch,
-      .tables = 1};
+      .tables = 1,
+      .most_table_bytes = UINT64_MAX};
 }
 
 }  // namespace moed

@@ -129,7 +129,8 @@ class LearnedPredictor final : public ExpertPredictor {
     return {.fixed_bytes = kScratch * experts * sizeof(float) + RoutePrior::BytesWithoutTable(context.model),
             .sequence_bytes =
                 OwnSequenceBytes(static_cast<size_t>(context.hidden), experts) + RoutePrior::SequenceBytes(context.model),
-            .tables = 1};
+            .tables = 1,
+            .most_table_bytes = RoutePrior::MostTableBytes(context.model)};
   }
 
  private:

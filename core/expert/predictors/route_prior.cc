@@ -23,10 +23,14 @@ constexpr float kLeast = 0.002f;  // of probabilities whose log odds are taken
 constexpr ExpertChoice kNobody{.expert = -1};
 constexpr std::array<float, 7> kFirstWeights = {0, 0.1f, 1, 1.4f, 0.5f, 0.4f, 0};
 
+size_t MostReach(const ExpertModelShape& context) {
+  return kTellers.MostDistances(context.moe_layers.size() - 1, static_cast<size_t>(context.experts_per_layer));
+}
+
 // One table is left for the experts at the token before.
 std::vector<size_t> Reach(const ExpertModelShape& context) {
   const size_t tables = PairWeights::Fitting(context);
-  const size_t most = kTellers.MostDistances(context.moe_layers.size() - 1, static_cast<size_t>(context.experts_per_layer));
+  const size_t most = MostReach(context);
   std::vector<size_t> distances(std::min(most, tables > 1 ? tables - 1 : tables));
   std::iota(distances.begin(), distances.end(), 1);
   return distances;
@@ -238,6 +242,12 @@ size_t RoutePrior::FixedBytes(size_t layers, size_t experts) {
 
 size_t RoutePrior::BytesWithoutTable(const ExpertModelShape& context) {
   return FixedBytes(context.moe_layers.size(), static_cast<size_t>(context.experts_per_layer)) + TokenTable::LeastBytes(context);
+}
+
+size_t RoutePrior::MostTableBytes(const ExpertModelShape& context) {
+  const size_t tables = MostReach(context) + 1;
+  return std::max(PairWeights::TableBytesOf(context, tables),
+                  tables * PairWeights::Bytes(context) + TokenTable::MostBytes(context));
 }
 
 }  // namespace moed

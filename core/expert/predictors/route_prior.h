@@ -71,6 +71,7 @@ class RoutePrior {
   size_t memory_bytes() const;
   // The same at table_bytes 0; it grows by no more than those.
   static size_t BytesWithoutTable(const ExpertModelShape& context);
+  static size_t MostTableBytes(const ExpertModelShape& context);  // more of them are of no use
 
  private:
   enum Feature { kBias, kWeight, kUse, kFrequency, kOfToken, kOfTokenTrusted, kNewToken, kFeatures };

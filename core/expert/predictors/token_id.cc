@@ -122,7 +122,8 @@ PartMemory TokenIdMemory(const PartContext& context, const PartOptions&) {
   const size_t experts = context.model.experts();
   return {.fixed_bytes = (experts + kScratch * static_cast<size_t>(context.model.experts_per_layer)) * sizeof(float) +
                          TokenTable::LeastBytes(context.model),
-          .tables = 1};
+          .tables = 1,
+          .most_table_bytes = TokenTable::MostBytes(context.model)};
 }
 
 }  // namespace moed

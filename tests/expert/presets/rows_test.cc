@@ -121,5 +121,28 @@ TEST(Rows, PromiseWhatTheirPartsHold) {
   });
 }
 
+// So that nothing is planned for in vain.
+TEST(Rows, TablesHoldNothingBeyondWhatIsOfUse) {
+  PartOptions options;
+  options.SetFile(kWidthsOption, std::make_shared<const ExpertWidths>(std::size(kLayers), std::vector<int>(kExperts)));
+  int bounded = 0;
+  ForEveryPart([&](const auto& row) {
+    SCOPED_TRACE(std::string(row.name));
+    const PartContext before{.model = StoreContext(), .hidden = StoreParts().hidden};
+    const PartMemory promised = row.memory == nullptr ? PartMemory{} : row.memory(before, options);
+    EXPECT_EQ(promised.most_table_bytes > 0, promised.tables > 0);
+    if (promised.tables == 0 || promised.most_table_bytes == UINT64_MAX) return;
+    const auto bytes = [&](size_t table_bytes) {
+      PartContext context = StoreParts();
+      context.model.table_bytes = table_bytes;
+      return (*row.make(context, options))->memory_bytes();
+    };
+    EXPECT_EQ(bytes(promised.most_table_bytes + (1 << 20)), bytes(promised.most_table_bytes));
+    EXPECT_LT(bytes(promised.most_table_bytes - promised.most_table_bytes / 64), bytes(promised.most_table_bytes));
+    ++bounded;
+  });
+  EXPECT_EQ(bounded, 3);
+}
+
 }  // namespace rows_test
 }  // namespace moed
