@@ -232,7 +232,7 @@ absl::Status ReadTrunk(const StoreReader& store, ComputeBackend& backend, const 
     if (writes && places.Has(offset)) return places.From(offset);
     return pieces.span().first(std::min<uint64_t>(staging, places.Alike(offset)));
   };
-  return store.ReadTrunkInPieces(reads, place, [&](uint64_t offset, std::span<const std::byte> piece) {
+  return store.ReadTrunk(reads, place, [&](uint64_t offset, std::span<const std::byte> piece) {
     if (embedding != nullptr) embedding->Note(offset, piece);
     if (writes || !places.Has(offset)) return absl::OkStatus();
     memory.Copy(places.From(offset).data(), piece.data(), piece.size());

@@ -3,11 +3,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/synchronization/mutex.h"
 #include "core/base/buffer.h"
 #include "core/base/status.h"
-#include "core/io/read_backend.h"
 #include "core/quant/format.h"
+#include "core/store/awaited_reads.h"
 #include "core/store/store.h"
 
 namespace moed {
@@ -45,23 +44,15 @@ void MatrixPanels::Note(uint64_t offset, std::span<const std::byte> bytes) {
 }
 
 void MatrixPanels::Read(std::span<WantedPanel> wanted) {
-  absl::Mutex mutex;
-  size_t unanswered = wanted.size();
+  AwaitedReads reads(reads_);
   for (WantedPanel& one : wanted) {
     const uint64_t offset = matrix_.offset + static_cast<uint64_t>(one.panel) * panel_bytes_, before = offset % kPageBytes;
     one.bytes = one.pages.subspan(before, panel_bytes_);
+    one.status = absl::OkStatus();
     const auto pages = one.pages.first(RoundUp(before + panel_bytes_, kPageBytes));
-    reads_.Submit({store_.layout().trunk_offset() + offset - before, pages, [&one, &mutex, &unanswered](absl::Status outcome) {
-                     absl::MutexLock lock(&mutex);
-                     one.status = std::move(outcome);
-                     --unanswered;
-                   }});
+    reads.Submit(store_.layout().trunk_offset() + offset - before, pages, one.status);
   }
-  {
-    const auto all_answered = [&] { return unanswered == 0; };
-    absl::MutexLock lock(&mutex);
-    mutex.Await(absl::Condition(&all_answered));
-  }
+  reads.Wait();
   for (WantedPanel& one : wanted) Check(one);
 }
 

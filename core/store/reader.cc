@@ -4,12 +4,11 @@
 #include <utility>
 #include <vector>
 
-#include "absl/synchronization/mutex.h"
 #include "core/base/buffer.h"
 #include "core/base/check.h"
 #include "core/base/status.h"
 #include "core/io/file.h"
-#include "core/io/read_backend.h"
+#include "core/store/awaited_reads.h"
 #include "core/store/checksum.h"
 #include "core/store/coded_chunks.h"
 #include "core/store/damage.h"
@@ -29,20 +28,12 @@ bool AllZero(std::span<const std::byte> bytes) {
 
 // In pieces, as many at once as the backend takes. The first error, once every piece has been answered.
 absl::Status ReadThrough(ReadBackend& reads, uint64_t offset, std::span<std::byte> out) {
-  absl::Mutex mutex;
+  AwaitedReads pieces(reads);
   absl::Status first_error;
-  size_t unanswered = CeilDiv(out.size(), kPieceBytes);
   for (size_t begin = 0; begin < out.size(); begin += kPieceBytes) {
-    const auto piece = out.subspan(begin, std::min(kPieceBytes, out.size() - begin));
-    reads.Submit({offset + begin, piece, [&](absl::Status outcome) {
-                    absl::MutexLock lock(&mutex);
-                    first_error.Update(std::move(outcome));
-                    --unanswered;
-                  }});
+    pieces.Submit(offset + begin, out.subspan(begin, std::min(kPieceBytes, out.size() - begin)), first_error);
   }
-  const auto all_answered = [&] { return unanswered == 0; };
-  absl::MutexLock lock(&mutex);
-  mutex.Await(absl::Condition(&all_answered));
+  pieces.Wait();
   return first_error;
 }
 
@@ -175,14 +166,8 @@ class StoreReader::TrunkCheck {
   ChecksumStream sum_;
 };
 
-absl::Status StoreReader::ReadTrunk(std::span<std::byte> out, ReadBackend* reads) const {
-  MOED_CHECK(out.size() == description_.trunk_bytes);
-  const auto place = [&](uint64_t offset) { return out.subspan(offset); };
-  return ReadTrunkInPieces(reads, place, [](uint64_t, std::span<const std::byte>) { return absl::OkStatus(); });
-}
-
-absl::Status StoreReader::ReadTrunkInPieces(ReadBackend* reads, absl::FunctionRef<std::span<std::byte>(uint64_t)> place,
-                                            absl::FunctionRef<absl::Status(uint64_t, std::span<const std::byte>)> take) const {
+absl::Status StoreReader::ReadTrunk(ReadBackend* reads, absl::FunctionRef<std::span<std::byte>(uint64_t)> place,
+                                    absl::FunctionRef<absl::Status(uint64_t, std::span<const std::byte>)> take) const {
   TrunkCheck check(*this);
   for (uint64_t done = 0; done < description_.trunk_bytes;) {
     const std::span<std::byte> memory = place(done);

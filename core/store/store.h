@@ -63,13 +63,11 @@ class StoreReader {
   // DATA_LOSS naming layer, expert, precision and part when `segment` (its bytes) does not have the stored checksum.
   absl::Status VerifySegment(const CachedKey& key, ExpertPart part, std::span<const std::byte> segment) const;
 
-  // Reads the trunk whole (trunk_bytes) and checks it. Through `reads`, which has this store's file open, `out` begins and ends
-  // on pages; through the store's own file when it is null.
-  absl::Status ReadTrunk(std::span<std::byte> out, ReadBackend* reads = nullptr) const;
-  // The same in pieces: each is read into what `place` gives for its offset in the trunk, whole pages, and given to `take` with
-  // that offset. Damage may be told after it was taken.
-  absl::Status ReadTrunkInPieces(ReadBackend* reads, absl::FunctionRef<std::span<std::byte>(uint64_t)> place,
-                                 absl::FunctionRef<absl::Status(uint64_t, std::span<const std::byte>)> take) const;
+  // Reads the trunk whole (trunk_bytes) and checks it, in pieces: each is read into what `place` gives for its offset in the
+  // trunk, and given to `take` with that offset. Damage may be told after it was taken. Through `reads`, which has this store's
+  // file open and wants whole pages of memory; through the store's own file when it is null.
+  absl::Status ReadTrunk(ReadBackend* reads, absl::FunctionRef<std::span<std::byte>(uint64_t)> place,
+                         absl::FunctionRef<absl::Status(uint64_t, std::span<const std::byte>)> take) const;
   // NOT_FOUND naming the tensor.
   absl::StatusOr<const TensorInfo*> FindTensor(std::string_view name) const;
   // `tensor` of FindTensor, `out` as many bytes as it has. DATA_LOSS: damaged.

@@ -21,26 +21,17 @@ using ::testing::HasSubstr;
 
 constexpr int kRows = 5003, kCols = 256, kPanelsKept = 256;
 
-// A store whose trunk is a table, not at its beginning, and a matrix behind it.
-StoreDescription WithTable(FormatId format) {
-  StoreDescription description = SmallDescription();
-  description.trunk = {{.name = "norm", .format = FormatId::kF32, .vector = true, .rows = 1, .cols = 70},
-                       {.name = "embed", .format = format, .rows = kRows, .cols = kCols},
-                       {.name = "router", .format = FormatId::kF16, .rows = 30, .cols = 70}};
-  LayOutTrunk(description);
-  return description;
-}
-
 class StoredEmbeddingTest : public testing::TestWithParam<FormatId> {
  protected:
   StoredEmbeddingTest()
-      : file_(std::make_shared<LyingFile>("store", WriteSmallStore(folder_ / "store.moed", WithTable(GetParam())))),
+      : file_(std::make_shared<LyingFile>(
+            "store", WriteSmallStore(folder_ / "store.moed", TableDescription("embed", GetParam(), kRows, kCols)))),
         store_(*StoreReader::Open(file_)),
         reads_(MakeThreadedReadBackend("threads", file_, 2)),
         backend_(*MakeComputeBackend("scalar", executor_)),
         table_(**store_->FindTensor("embed")),
         trunk_(*Buffer::Allocate(store_->description().trunk_bytes)) {
-    EXPECT_TRUE(store_->ReadTrunk(trunk_.span().first(store_->description().trunk_bytes)).ok());
+    EXPECT_TRUE(ReadTrunkInto(*store_, trunk_.span().first(store_->description().trunk_bytes)).ok());
     embedding_ = MakeOn(*backend_);
   }
 
@@ -170,11 +161,6 @@ TEST_P(StoredEmbeddingTest, WaitsForADevice) {
   }
 }
 
-std::vector<FormatId> AllFormats() {
-  std::vector<FormatId> ids;
-  for (const Format& format : Formats()) ids.push_back(format.id);
-  return ids;
-}
 INSTANTIATE_TEST_SUITE_P(Formats, StoredEmbeddingTest, testing::ValuesIn(AllFormats()),
                          [](const auto& info) { return std::string(FormatOf(info.param).name); });
 
@@ -203,7 +189,6 @@ TEST(ModelWithStoredEmbedding, HasTheSameBits) {
     MemoryProvider provider(store);
     const auto run = [&](bool stored) {
       PackedModel model(store, {.backend = "auto", .stored_embedding = stored});
-      EXPECT_EQ(model.model().embedding_stats().rows > 0, false);
       TestSequence sequence;
       const Logits logits = model.Feed(provider, sequence, SomeTokens(40), 7);
       EXPECT_EQ(model.model().embedding_stats().rows, stored ? 40u : 0u);
@@ -254,52 +239,52 @@ TEST(ModelWithStoredEmbedding, HoldsTheTrunkWithoutTheTable) {
   EXPECT_GE(bytes.working, table->bytes);  // all panels of so small a table are kept
 }
 
-TEST(ModelWithStoredEmbedding, AFailedRowHurtsOnlyItsChunk) {
-  const StoreReader& honest = PackedStore("olmoe", FormatId::kQ8);
-  const auto file = std::make_shared<LyingFile>(std::shared_ptr<RandomAccessFile>(*OpenBuffered(honest.path())));
-  const auto rows = MakeThreadedReadBackend("threads", file, 2);
-  MemoryProvider provider(honest);
-  PackedModel model(honest, {.stored_embedding = true, .rows = rows.get()});
-  const TensorInfo& table = **honest.FindTensor("embed");
+class ModelOnALyingFile : public testing::Test {
+ protected:
+  const StoreReader& honest_ = PackedStore("olmoe", FormatId::kQ8);
+  const std::shared_ptr<LyingFile> file_ =
+      std::make_shared<LyingFile>(std::shared_ptr<RandomAccessFile>(*OpenBuffered(honest_.path())));
+  const std::unique_ptr<ReadBackend> rows_ = MakeThreadedReadBackend("threads", file_, 2);
+  MemoryProvider provider_{honest_};
+  PackedModel model_{honest_, {.stored_embedding = true, .rows = rows_.get()}};
+};
+
+TEST_F(ModelOnALyingFile, AFailedRowHurtsOnlyItsChunk) {
+  const TensorInfo& table = **honest_.FindTensor("embed");
   const int panel = 9;
-  const uint64_t at = honest.layout().trunk_offset() + table.offset + panel * MatrixPanels::PanelBytes(table);
+  const uint64_t at = honest_.layout().trunk_offset() + table.offset + panel * MatrixPanels::PanelBytes(table);
 
   const std::vector<std::vector<TokenId>> prompts = {
       {TokenId(1), TokenId(2)}, {TokenId(3), TokenId(panel * kPanelRows + 5)}, {TokenId(200)}};
   std::vector<TestSequence> sequences(3);
   std::vector<SequenceChunk> chunks;
   for (size_t i = 0; i < 3; ++i) chunks.push_back({.sequence = SequenceId(i), .tokens = prompts[i], .kv = &sequences[i].kv});
-  file->FlipBit(at, 2);
-  const std::vector<Logits> got = model.Step(provider, chunks);
-  file->Heal();
+  file_->FlipBit(at, 2);
+  const std::vector<Logits> got = model_.Step(provider_, chunks);
+  file_->Heal();
   EXPECT_EQ(chunks[1].status.code(), absl::StatusCode::kDataLoss);
   EXPECT_THAT(std::string(chunks[1].status.message()), HasSubstr("trunk tensor \"embed\" has changed"));
   EXPECT_EQ(sequences[1].kv.length, 0);
-  PackedModel clean(honest);
+  PackedModel clean(honest_);
   for (size_t i = 0; i < 3; ++i) {
     TestSequence alone;
-    const Logits expected = clean.Feed(provider, alone, prompts[i], 2);
+    const Logits expected = clean.Feed(provider_, alone, prompts[i], 2);
     if (i != 1) {
       EXPECT_TRUE(chunks[i].status.ok() && SameBits(got[i], expected)) << i;
       continue;
     }
-    const Logits again = model.Step(provider, std::span(&chunks[1], 1))[0];
+    const Logits again = model_.Step(provider_, std::span(&chunks[1], 1))[0];
     EXPECT_TRUE(chunks[1].status.ok() && SameBits(again, expected));
   }
 }
 
 // All rows of a step fail: nothing is left to compute.
-TEST(ModelWithStoredEmbedding, AStepOfFailedRowsAloneEnds) {
-  const StoreReader& honest = PackedStore("olmoe", FormatId::kQ8);
-  const auto file = std::make_shared<LyingFile>(std::shared_ptr<RandomAccessFile>(*OpenBuffered(honest.path())));
-  const auto rows = MakeThreadedReadBackend("threads", file, 1);
-  MemoryProvider provider(honest);
-  PackedModel model(honest, {.stored_embedding = true, .rows = rows.get()});
-  file->FailWith({}, absl::UnavailableError("injected"));
+TEST_F(ModelOnALyingFile, AStepOfFailedRowsAloneEnds) {
+  file_->FailWith({}, absl::UnavailableError("injected"));
   const std::vector<TokenId> tokens = SomeTokens(50);
   TestSequence sequence;
   SequenceChunk chunk = {.tokens = tokens, .kv = &sequence.kv};
-  EXPECT_TRUE(model.Step(provider, std::span(&chunk, 1))[0].empty());
+  EXPECT_TRUE(model_.Step(provider_, std::span(&chunk, 1))[0].empty());
   EXPECT_EQ(chunk.status, absl::UnavailableError("injected"));
 }
 

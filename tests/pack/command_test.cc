@@ -76,7 +76,9 @@ TEST(PackCommandTest, EveryFamilyArrivesExactly) {
     EXPECT_TRUE(Tokenizer::FromBlob(description.tokenizer).ok());
 
     std::vector<std::byte> trunk(description.trunk_bytes);
-    ASSERT_TRUE((*store)->ReadTrunk(trunk).ok());
+    const auto place = [&](uint64_t offset) { return std::span(trunk).subspan(offset); };
+    const auto take = [](uint64_t, std::span<const std::byte>) { return absl::OkStatus(); };
+    ASSERT_TRUE((*store)->ReadTrunk(nullptr, place, take).ok());
     for (const TrunkTensor& tensor : family.trunk_tensors(*spec)) {
       auto found = (*store)->FindTensor(tensor.store_name);
       ASSERT_TRUE(found.ok()) << found.status();

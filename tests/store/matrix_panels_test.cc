@@ -15,20 +15,10 @@ using ::testing::HasSubstr;
 
 constexpr int kRows = 997;  // 125 panels, the last with 5 rows
 
-// A table of this format that does not begin on a page, and more of the trunk behind it.
-StoreDescription WithTable(FormatId format) {
-  StoreDescription description = SmallDescription();
-  description.trunk = {{.name = "norm", .format = FormatId::kF32, .vector = true, .rows = 1, .cols = 70},
-                       {.name = "table", .format = format, .rows = kRows, .cols = 256},
-                       {.name = "router", .format = FormatId::kF16, .rows = 30, .cols = 70}};
-  LayOutTrunk(description);
-  return description;
-}
-
 class MatrixPanelsTest : public testing::TestWithParam<FormatId> {
  protected:
   MatrixPanelsTest()
-      : description_(WithTable(GetParam())),
+      : description_(TableDescription("table", GetParam(), kRows, 256)),
         file_(std::make_shared<LyingFile>("store", WriteSmallStore(folder_ / "store.moed", description_))),
         store_(*StoreReader::Open(file_)),
         reads_(MakeThreadedReadBackend("threads", file_, 3)),
@@ -37,7 +27,7 @@ class MatrixPanelsTest : public testing::TestWithParam<FormatId> {
         memory_(*Buffer::Allocate(static_cast<size_t>(Panels(kRows)) * MatrixPanels::LandingBytes(table_))) {
     // In pieces that no panel ends with.
     std::string trunk(description_.trunk_bytes, '\0');
-    EXPECT_TRUE(store_->ReadTrunk(std::as_writable_bytes(std::span(trunk))).ok());
+    EXPECT_TRUE(ReadTrunkInto(*store_, std::as_writable_bytes(std::span(trunk))).ok());
     for (size_t done = 0; done < trunk.size(); done += 1000)
       panels_.Note(done, Bytes(trunk).subspan(done, std::min<size_t>(1000, trunk.size() - done)));
   }
@@ -109,11 +99,6 @@ TEST_P(MatrixPanelsTest, PagesAreTheMatrixAlone) {
   EXPECT_EQ(MatrixPanels::PagesOf(tiny).bytes(), 0u);
 }
 
-std::vector<FormatId> AllFormats() {
-  std::vector<FormatId> ids;
-  for (const Format& format : Formats()) ids.push_back(format.id);
-  return ids;
-}
 INSTANTIATE_TEST_SUITE_P(Formats, MatrixPanelsTest, testing::ValuesIn(AllFormats()),
                          [](const auto& info) { return std::string(FormatOf(info.param).name); });
 

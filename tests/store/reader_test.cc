@@ -118,7 +118,7 @@ TEST_F(StoreReaderTest, ReturnsTrunkAndExpertBytes) {
   auto reader = OpenBytes(*bytes_);
   ASSERT_TRUE(reader.ok());
   std::string trunk(description.trunk_bytes, '\xff');
-  ASSERT_TRUE((*reader)->ReadTrunk(std::as_writable_bytes(std::span(trunk))).ok());
+  ASSERT_TRUE(ReadTrunkInto(**reader, std::as_writable_bytes(std::span(trunk))).ok());
   for (size_t i = 0; i < description.trunk.size(); ++i) {
     auto tensor = (*reader)->FindTensor(description.trunk[i].name);
     ASSERT_TRUE(tensor.ok());
@@ -133,7 +133,7 @@ TEST_F(StoreReaderTest, ReturnsTrunkAndExpertBytes) {
     return absl::OkStatus();
   };
   ASSERT_TRUE((*reader)
-                  ->ReadTrunkInPieces(
+                  ->ReadTrunk(
                       nullptr, [&](uint64_t) { return std::span(page); }, take)
                   .ok());
   EXPECT_EQ(pieces, trunk);
@@ -231,12 +231,12 @@ TEST_F(StoreReaderTest, NamesTheDamagedSegmentAndTrunkTensor) {
   auto bad = OpenBytes(damaged);
   ASSERT_TRUE(bad.ok());
   std::string trunk(SmallDescription().trunk_bytes, '\0');
-  EXPECT_THAT(std::string((*bad)->ReadTrunk(std::as_writable_bytes(std::span(trunk))).message()),
+  EXPECT_THAT(std::string(ReadTrunkInto(**bad, std::as_writable_bytes(std::span(trunk))).message()),
               HasSubstr("trunk tensor \"norm\""));
   std::vector<std::byte> page(kStoreAlignment);
   const auto take = [](uint64_t, std::span<const std::byte>) { return absl::OkStatus(); };
   const auto place = [&](uint64_t) { return std::span(page); };
-  EXPECT_THAT(std::string((*bad)->ReadTrunkInPieces(nullptr, place, take).message()), HasSubstr("trunk tensor \"norm\""));
+  EXPECT_THAT(std::string((*bad)->ReadTrunk(nullptr, place, take).message()), HasSubstr("trunk tensor \"norm\""));
 }
 
 TEST_F(StoreReaderTest, VerifyNamesEachDamageAndCanBeEnded) {

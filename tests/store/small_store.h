@@ -110,6 +110,28 @@ inline size_t WritePieces(StoreWriter& writer, const StoreDescription& descripti
   return written;
 }
 
+// A store whose trunk is this table, which does not begin on a page, and a matrix behind it.
+inline StoreDescription TableDescription(const std::string& name, FormatId format, int rows, int cols) {
+  StoreDescription description = SmallDescription();
+  description.trunk = {{.name = "norm", .format = FormatId::kF32, .vector = true, .rows = 1, .cols = 70},
+                       {.name = name, .format = format, .rows = rows, .cols = cols},
+                       {.name = "router", .format = FormatId::kF16, .rows = 30, .cols = 70}};
+  LayOutTrunk(description);
+  return description;
+}
+
+// The trunk at once. `out`: trunk_bytes of it.
+inline absl::Status ReadTrunkInto(const StoreReader& store, std::span<std::byte> out) {
+  const auto place = [&](uint64_t offset) { return out.subspan(offset); };
+  return store.ReadTrunk(nullptr, place, [](uint64_t, std::span<const std::byte>) { return absl::OkStatus(); });
+}
+
+inline std::vector<FormatId> AllFormats() {
+  std::vector<FormatId> ids;
+  for (const Format& format : Formats()) ids.push_back(format.id);
+  return ids;
+}
+
 inline std::string FileContents(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   EXPECT_TRUE(file.good()) << path;
