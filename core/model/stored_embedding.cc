@@ -6,6 +6,7 @@
 
 #include "core/base/status.h"
 #include "core/quant/format.h"
+#include "core/store/damage.h"
 
 namespace moed {
 namespace {
@@ -67,6 +68,8 @@ absl::Status StoredEmbedding::Embed(std::span<const TokenId> tokens, float* y,
 EmbeddingStats StoredEmbedding::stats() const {
   return {.rows = rows_.load(std::memory_order_relaxed),
           .reads = reads_.load(std::memory_order_relaxed),
+          .read_errors = read_errors_.load(std::memory_order_relaxed),
+          .damaged = damaged_.load(std::memory_order_relaxed),
           .read_bytes = read_bytes_.load(std::memory_order_relaxed)};
 }
 
@@ -80,6 +83,7 @@ size_t StoredEmbedding::SlotFor(int panel) const {
 void StoredEmbedding::Keep(size_t slot, const WantedPanel& read) {
   reads_.fetch_add(1, std::memory_order_relaxed);
   if (!read.status.ok()) {
+    (IsDamage(read.status) ? damaged_ : read_errors_).fetch_add(1, std::memory_order_relaxed);
     kept_[slot] = {};
     return;
   }

@@ -65,7 +65,7 @@ class StoredEmbedding {
   std::vector<TokenId> ids_;
   std::vector<WantedPanel> wanted_;
   uint64_t round_ = 0;
-  std::atomic<uint64_t> rows_{0}, reads_{0}, read_bytes_{0};
+  std::atomic<uint64_t> rows_{0}, reads_{0}, read_errors_{0}, damaged_{0}, read_bytes_{0};
 };
 
 }  // namespace moed

@@ -7,6 +7,7 @@
 #include "core/base/status.h"
 #include "core/quant/format.h"
 #include "core/store/awaited_reads.h"
+#include "core/store/damage.h"
 #include "core/store/store.h"
 
 namespace moed {
@@ -59,8 +60,8 @@ void MatrixPanels::Read(std::span<WantedPanel> wanted) {
 void MatrixPanels::Check(WantedPanel& wanted) const {
   if (!wanted.status.ok() || Checksum(wanted.bytes) == checksums_[static_cast<size_t>(wanted.panel)]) return;
   const int first_row = wanted.panel * kPanelRows;
-  wanted.status = DataLoss(store_.path(), ": trunk tensor \"", matrix_.name, "\" has changed since it was read first, in rows ",
-                           first_row, " to ", std::min(first_row + kPanelRows, matrix_.rows) - 1);
+  wanted.status = Damage(store_.path(), ": trunk tensor \"", matrix_.name, "\" has changed since it was read first, in rows ",
+                         first_row, " to ", std::min(first_row + kPanelRows, matrix_.rows) - 1);
 }
 
 }  // namespace moed

@@ -62,6 +62,11 @@ void AddEngine(const Engine& engine, MetricFamilies& families) {
              static_cast<double>(stats.embedding.reads));
   AddCounter(families, "moe_embedding_read_bytes_total", "Bytes of rows so read.",
              static_cast<double>(stats.embedding.read_bytes));
+  MetricFamily& failures =
+      AddFamily(families, "moe_embedding_read_failures_total",
+                "Reads of such rows that failed, or what was read is not what was read at first.", MetricType::Counter);
+  AddSample(failures, static_cast<double>(stats.embedding.read_errors), {{"cause", "read"}});
+  AddSample(failures, static_cast<double>(stats.embedding.damaged), {{"cause", "damage"}});
   AddCounter(families, "moe_draft_tokens_total", "Tokens that were computed ahead of their choice since the text repeats itself.",
              static_cast<double>(stats.drafted_tokens));
   AddCounter(families, "moe_draft_tokens_accepted_total", "Of those, tokens that were chosen.",

@@ -128,6 +128,8 @@ TEST_P(StoredEmbeddingTest, DamageConcernsTheTokensOfItsPanelAlone) {
   const std::vector<float> rows = Embed(tokens), expected = InMemory(tokens);
   EXPECT_THAT(failed_, ElementsAre(7, 290));
   EXPECT_EQ(error_.code(), absl::StatusCode::kDataLoss);
+  EXPECT_GE(embedding_->stats().damaged, 1u);
+  EXPECT_EQ(embedding_->stats().read_errors, 0u);
   for (size_t i = 0; i < tokens.size(); ++i) {
     const bool same = std::memcmp(&rows[i * kCols], &expected[i * kCols], kCols * sizeof(float)) == 0;
     EXPECT_TRUE(same || i == 7 || i == 290) << i;
@@ -286,6 +288,8 @@ TEST_F(ModelOnALyingFile, AStepOfFailedRowsAloneEnds) {
   SequenceChunk chunk = {.tokens = tokens, .kv = &sequence.kv};
   EXPECT_TRUE(model_.Step(provider_, std::span(&chunk, 1))[0].empty());
   EXPECT_EQ(chunk.status, absl::UnavailableError("injected"));
+  EXPECT_GE(model_.model().embedding_stats().read_errors, 1u);
+  EXPECT_EQ(model_.model().embedding_stats().damaged, 0u);
 }
 
 TEST(ModelWithStoredEmbedding, IsRefusedWhereTheTableIsTheHead) {

@@ -91,6 +91,7 @@ TEST(MetricsTest, NamesAndLabelsAreThereFromTheStart) {
       {"moe_embedding_rows_total", ""},
       {"moe_embedding_reads_total", ""},
       {"moe_embedding_read_bytes_total", ""},
+      {"moe_embedding_read_failures_total", "cause"},
       {"moe_draft_tokens_total", ""},
       {"moe_draft_tokens_accepted_total", ""},
       {"moe_expert_lookups_total", "layer,phase,result"},
