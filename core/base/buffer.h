@@ -14,6 +14,7 @@ namespace moed {
 inline constexpr size_t kPageBytes = 4096;
 inline constexpr size_t kLargePageBytes = 2 << 20;
 
+constexpr uint64_t DivideUp(uint64_t value, uint64_t by) { return (value + by - 1) / by; }
 constexpr size_t RoundUp(size_t value, size_t multiple) { return (value + multiple - 1) / multiple * multiple; }
 
 // Who may touch a piece of memory.

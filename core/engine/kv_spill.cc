@@ -10,8 +10,6 @@ namespace {
 
 constexpr uint64_t kLargestBlock = 1 << 20;
 
-uint64_t DivideUp(uint64_t value, uint64_t by) { return (value + by - 1) / by; }
-
 // A page, or an equal share of a large one.
 size_t BlockBytes(const KvSpillSizes& sizes) {
   const uint64_t whole = std::max<uint64_t>(sizes.page_bytes > 0 ? sizes.page_bytes : sizes.slot_bytes, 1);

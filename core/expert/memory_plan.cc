@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_format.h"
+#include "core/base/buffer.h"
 #include "core/base/byte_size.h"
 #include "core/base/check.h"
 #include "core/base/status.h"
@@ -13,8 +14,6 @@ namespace {
 constexpr uint64_t kLeastPositions = 256;
 constexpr uint64_t kKvShare = 16;         // one part in so many of what the fixed parts leave
 constexpr uint64_t kCheckpointShare = 8;  // one part in so many of that
-
-uint64_t DivideUp(uint64_t value, uint64_t by) { return (value + by - 1) / by; }
 
 // What the request allows for keys and values.
 struct KvBounds {

@@ -99,7 +99,7 @@ struct ExpertStats {
   AskedCounts asked;
   AnchorCounts anchors;
   DeviceTierStats device;
-  uint64_t bypass_loads = 0;
+  uint64_t bypass_loads = 0;    // begun for experts that do not stay: the cache kept others, or had no room
   uint64_t failed_loads = 0;    // those below included
   uint64_t damaged_loads = 0;   // what was read is not what was packed
   int64_t read_busy_nanos = 0;  // time with at least one read in flight

@@ -8,6 +8,7 @@
 #include <bit>
 #include <cstring>
 
+#include "core/base/buffer.h"
 #include "core/base/check.h"
 #include "core/base/status.h"
 #include "core/quant/format.h"
@@ -137,8 +138,6 @@ uint32_t AppendPlane(ZSTD_CCtx* encoder, std::span<const std::byte> plane, std::
   return static_cast<uint32_t>(bytes);
 }
 
-uint64_t Pages(uint64_t bytes) { return (bytes + kStoreAlignment - 1) / kStoreAlignment * kStoreAlignment; }
-
 }  // namespace
 
 std::vector<std::byte> EncodeSegment(FormatId format, std::span<const std::byte> plain, int least_gain) {
@@ -161,7 +160,7 @@ std::vector<std::byte> EncodeSegment(FormatId format, std::span<const std::byte>
     }
     ends.emplace_back(begin + chunk.size(), coded.size());
   }
-  const uint64_t plain_pages = Pages(plain.size()), coded_pages = Pages(coded.size());
+  const uint64_t plain_pages = RoundUp(plain.size(), kStoreAlignment), coded_pages = RoundUp(coded.size(), kStoreAlignment);
   if (coded_pages * 100 > plain_pages * static_cast<uint64_t>(100 - least_gain)) return {};
   ends.pop_back();
   const auto in_place = [&](const auto& end) { return end.first <= plain_pages - coded_pages + end.second; };

@@ -69,6 +69,9 @@ void AddLoads(const ExpertStats& stats, const std::vector<std::string>& formats,
              static_cast<double>(stats.wasted_prefetch_bytes));
   AddCounter(families, "moe_expert_prefetch_saved_seconds_total",
              "Time of reading that prefetches had done when their experts were wanted.", stats.prefetch_saved_seconds);
+  AddCounter(families, "moe_expert_bypass_loads_total",
+             "Loads of experts that did not stay: the cache kept others, or had no room.",
+             static_cast<double>(stats.bypass_loads));
   MetricFamily& failures =
       AddFamily(families, "moe_expert_load_failures_total",
                 "Loads of experts that failed: reads, or what was read is not what was packed.", MetricType::Counter);

@@ -69,6 +69,8 @@ async def asynchronous(server: str) -> str:
 def what_is_wrong_is_named() -> None:
     for wrong, word in (
         (lambda: moed.Client("10.0.0.1:50051", token="x"), "10.0.0.1"),
+        (lambda: moed.Client("127.example.org:50051", token="x"), "127.example.org"),
+        (lambda: moed.Client("localhost.example.org:50051", token="x"), "localhost.example.org"),
         (lambda: moed.Client().generate("x", temprature=1), "temprature"),  # type: ignore[call-arg]
     ):
         try:
@@ -76,6 +78,8 @@ def what_is_wrong_is_named() -> None:
             raise AssertionError(f"{word} was taken")
         except (TypeError, ValueError) as error:
             assert word in str(error), error
+    for here in ("127.0.0.5:50051", "localhost:50051", "[::1]:50051", "unix:/run/moed"):
+        moed.Client(here, token="x").close()
 
 
 def both_have_the_same_methods() -> None:

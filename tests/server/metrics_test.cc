@@ -116,6 +116,7 @@ TEST(MetricsTest, NamesAndLabelsAreThereFromTheStart) {
       {"moe_memory_budget_bytes", ""},
       {"moe_build_info", "build,version"},
       {"moe_compute_info", "backend"},
+      {"moe_expert_bypass_loads_total", ""},
       {"moe_expert_load_failures_total", "cause"},
       {"moe_model_info", "expert_format,family,hash,trunk_format"},
       {"moe_ready", ""},
