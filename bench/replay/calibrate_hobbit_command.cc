@@ -45,6 +45,12 @@ HobbitRouting ScoresOf(const RoutingTrace& trace) {
   return routing;
 }
 
+std::string Text(const HobbitTuning& tuning) {
+  const auto& [lru, lfu, lhu, fld] = tuning.weights;
+  return absl::StrFormat("lru %.2f lfu %.2f lhu %.2f fld %.2f, %.0f %% of the cache high", lru, lfu, lhu, fld,
+                         tuning.high_cache * 100);
+}
+
 absl::Status Calibrate(const Options& options) {
   if (options.split.high + options.split.low > 1 + 1e-9) {
     return InvalidArgument("--high ", options.split.high, " and --low ", options.split.low, " sum to more than 1");
@@ -66,24 +72,28 @@ absl::Status Calibrate(const Options& options) {
                                .record_bytes = record_bytes,
                                .capacity_bytes = slots * work.expert_bytes};
   int tried = 0;
-  MOED_ASSIGN_OR_RETURN(const HobbitFound found, SearchHobbitWeights([&](const HobbitWeights& at) -> absl::StatusOr<double> {
-                          const double penalty = HobbitMissPenalty(routing, model, thresholds, split, at);
-                          std::fprintf(stderr, "%d: lru %.2f lfu %.2f lhu %.2f fld %.2f: miss penalty %.4f a choice\n", ++tried,
-                                       at.lru, at.lfu, at.lhu, at.fld, penalty);
+  MOED_ASSIGN_OR_RETURN(const HobbitFound found, SearchHobbitTuning([&](const HobbitTuning& at) -> absl::StatusOr<double> {
+                          const double penalty = HobbitMissPenalty(routing, model, thresholds, at);
+                          std::fprintf(stderr, "%d: %s: miss penalty %.4f a choice\n", ++tried, Text(at).c_str(), penalty);
                           return penalty;
                         }));
-  const HobbitWeights& best = found.weights;
+  const HobbitWeights& best = found.tuning.weights;
   if (options.json) {
-    const nlohmann::ordered_json json = {{"budget", options.budget}, {"t1", thresholds.high},
-                                         {"t2", thresholds.low},     {"high", split.high},
-                                         {"low", split.low},         {"lru", best.lru},
-                                         {"lfu", best.lfu},          {"lhu", best.lhu},
-                                         {"fld", best.fld},          {"miss_penalty", found.penalty}};
+    const nlohmann::ordered_json json = {{"budget", options.budget},
+                                         {"t1", thresholds.high},
+                                         {"t2", thresholds.low},
+                                         {"high", split.high},
+                                         {"low", split.low},
+                                         {"lru", best.lru},
+                                         {"lfu", best.lfu},
+                                         {"lhu", best.lhu},
+                                         {"fld", best.fld},
+                                         {"high_cache", found.tuning.high_cache},
+                                         {"miss_penalty", found.penalty}};
     std::printf("%s\n", json.dump().c_str());
   } else {
-    std::printf("T1 %.4f T2 %.4f: %.1f %% high, %.1f %% low\nlru %.2f lfu %.2f lhu %.2f fld %.2f: miss penalty %.4f a choice\n",
-                thresholds.high, thresholds.low, split.high * 100, split.low * 100, best.lru, best.lfu, best.lhu, best.fld,
-                found.penalty);
+    std::printf("T1 %.4f T2 %.4f: %.1f %% high, %.1f %% low\n%s: miss penalty %.4f a choice\n", thresholds.high, thresholds.low,
+                split.high * 100, split.low * 100, Text(found.tuning).c_str(), found.penalty);
   }
   return absl::OkStatus();
 }
@@ -100,7 +110,7 @@ std::function<absl::Status()> AddCalibrateHobbit(CLI::App& app) {
   share("--low-bytes", options->low_bytes, "of an expert at the low precision, by those at the high one: what missing it costs");
   share("--high", options->split.high, "share of a token's choices that T1 is to leave at the high precision; 1: all of them");
   share("--low", options->split.low, "share that T2 is to leave at the low precision; the rest is skipped");
-  app.add_flag("--json", options->json, "thresholds and weights as JSON");
+  app.add_flag("--json", options->json, "thresholds, weights and the high cache's share as JSON");
   return [options] { return Calibrate(*options); };
 }
 

@@ -32,7 +32,7 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   if (const auto plan = ReadHobbitPlan(path, kModelHash); plan.ok()) {
     MOED_CHECK(plan->thresholds.high >= 0 && plan->thresholds.high <= plan->thresholds.low && plan->thresholds.low <= 1);
-    MOED_CHECK(plan->weights.lru >= 0 && plan->weights.lfu >= 0 && plan->weights.lhu >= 0 && plan->weights.fld >= 0);
+    MOED_CHECK(plan->tuning.high_cache >= 0 && plan->tuning.high_cache <= 1);
   }
   return 0;
 }

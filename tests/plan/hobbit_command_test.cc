@@ -29,7 +29,7 @@ TEST_F(HobbitCommandTest, ThePresetTakesWhatWasFound) {
   EXPECT_THAT(result.out, AllOf(HasSubstr("T1 = "), HasSubstr("miss penalty")));
   EXPECT_FALSE(std::filesystem::exists(out_ + ".journal"));
   const Json json = Json::parse(FileContents(out_));
-  EXPECT_NEAR(json["high"], .67, .05) << "of the text's own scores";
+  EXPECT_NEAR(json["report"]["high"], .67, .05) << "of the text's own scores";
   EXPECT_GT(json["report"]["miss_penalty"], 0);
   EXPECT_LT(json["report"]["miss_penalty"], 1);
 
@@ -108,8 +108,7 @@ TEST(HobbitPlanFile, HostileFilesAreRefused) {
   const Json good = {{"model_hash", "00000000000000ab"},
                      {"t1", .5},
                      {"t2", .8},
-                     {"high", .6},
-                     {"low", .3},
+                     {"high_cache", .9},
                      {"lru", .5},
                      {"lfu", .2},
                      {"lhu", .2},
@@ -122,8 +121,8 @@ TEST(HobbitPlanFile, HostileFilesAreRefused) {
   const auto plan = read(good.dump());
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_EQ(plan->thresholds.low, .8);
-  EXPECT_EQ(plan->split.high, .6);
-  EXPECT_EQ(plan->weights.fld, .1);
+  EXPECT_EQ(plan->tuning.high_cache, .9);
+  EXPECT_EQ(plan->tuning.weights.fld, .1);
   const struct {
     const char* name;
     Json value;
@@ -132,7 +131,7 @@ TEST(HobbitPlanFile, HostileFilesAreRefused) {
       {"model_hash", "00000000000000ac", "made for the model 00000000000000ac"},
       {"t1", .9, "t1 0.9 is above t2 0.8"},
       {"t2", 1.5, "t2 is 1.5, allowed are 0 to 1"},
-      {"high", .9, "high and low sum to 1.2"},
+      {"high_cache", 1.1, "high_cache is 1.1, allowed are 0 to 1"},
       {"lru", .6, "lru, lfu, lhu and fld sum to 1.1, 1 is needed"},
       {"lfu", "x", "not {"},
       {"lhu", -1, "lhu is -1"},

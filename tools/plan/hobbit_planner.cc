@@ -26,7 +26,7 @@
 namespace moed {
 namespace {
 
-constexpr uint64_t kAboutTrials = 80;  // of weights
+constexpr uint64_t kAboutTrials = 85;
 
 // Changes nothing; keeps the scores of every token's choices, layer after layer of one step.
 class ScoreCollector final : public FidelityRule {
@@ -75,7 +75,8 @@ class HobbitPlanner final : public Planner {
     };
     share("--high", split_.high, "share of a token's choices that T1 is to leave at the reference precision");
     share("--low", split_.low, "share that T2 is to leave at the last precision; the rest is skipped");
-    share("--cache-share", cache_share_, "experts at the reference precision that the cache holds for which weights are sought");
+    share("--cache-share", cache_share_,
+          "experts at the reference precision that the cache holds for which its tuning is sought");
     output_.Define(command, ".hobbit.json");
   }
 
@@ -95,12 +96,12 @@ class HobbitPlanner final : public Planner {
     MOED_ASSIGN_OR_RETURN(const HobbitRouting routing, Route(*text));
     HobbitPlan plan;
     plan.thresholds = ThresholdsOfSplit(routing, split_);
-    plan.split = SplitOfThresholds(routing, plan.thresholds);
-    absl::StatusOr<HobbitFound> found = Search(store, routing, plan, penalties);
+    const HobbitSplit split = SplitOfThresholds(routing, plan.thresholds);
+    absl::StatusOr<HobbitFound> found = Search(store, routing, plan.thresholds, penalties);
     if (!found.ok()) return output_.Kept(found.status());
-    plan.weights = found->weights;
-    MOED_RETURN_IF_ERROR(WritePlanFile(output_.path, ToJson(plan, *found, *text)));
-    Print(plan, *found);
+    plan.tuning = found->tuning;
+    MOED_RETURN_IF_ERROR(WritePlanFile(output_.path, ToJson(plan, split, found->penalty, *text)));
+    Print(plan, split, found->penalty);
     return penalties.Remove();
   }
 
@@ -123,7 +124,7 @@ class HobbitPlanner final : public Planner {
     return routing;
   }
 
-  absl::StatusOr<HobbitFound> Search(const StoreReader& store, const HobbitRouting& routing, const HobbitPlan& plan,
+  absl::StatusOr<HobbitFound> Search(const StoreReader& store, const HobbitRouting& routing, const HobbitThresholds& thresholds,
                                      MeasuredLosses& penalties) const {
     const StoreDescription& description = store.description();
     const uint64_t record_bytes[] = {LargestRecordBytes(description.precisions.front()),
@@ -135,44 +136,48 @@ class HobbitPlanner final : public Planner {
                                  .precisions = 2,
                                  .record_bytes = record_bytes,
                                  .capacity_bytes = static_cast<uint64_t>(cache_share_ * experts) * record_bytes[0]};
-    Progress progress("weights tried:", kAboutTrials, penalties.size(), stderr, Clock::Real(), CountText);
-    const auto penalty = [&](const HobbitWeights& weights) -> absl::StatusOr<double> {
-      const uint64_t configuration = Checksum(absl::StrFormat("%.2f %.2f %.2f", weights.lru, weights.lfu, weights.lhu));
+    Progress progress("tunings tried:", kAboutTrials, penalties.size(), stderr, Clock::Real(), CountText);
+    const auto penalty = [&](const HobbitTuning& tuning) -> absl::StatusOr<double> {
+      const HobbitWeights& weights = tuning.weights;
+      const uint64_t configuration =
+          Checksum(absl::StrFormat("%.2f %.2f %.2f %.2f", weights.lru, weights.lfu, weights.lhu, tuning.high_cache));
       if (const std::optional<double> known = penalties.Find(configuration)) return *known;
       if (Interrupted()) return absl::CancelledError("interrupted");
-      const double measured = HobbitMissPenalty(routing, model, plan.thresholds, plan.split, weights);
+      const double measured = HobbitMissPenalty(routing, model, thresholds, tuning);
       MOED_RETURN_IF_ERROR(penalties.Add(configuration, measured));
       progress.Update(penalties.size());
       return measured;
     };
-    absl::StatusOr<HobbitFound> found = SearchHobbitWeights(penalty);
+    absl::StatusOr<HobbitFound> found = SearchHobbitTuning(penalty);
     progress.Break();
     return found;
   }
 
-  nlohmann::ordered_json ToJson(const HobbitPlan& plan, const HobbitFound& found, const LossEvaluator& text) const {
+  nlohmann::ordered_json ToJson(const HobbitPlan& plan, const HobbitSplit& split, double penalty,
+                                const LossEvaluator& text) const {
+    const HobbitWeights& weights = plan.tuning.weights;
     nlohmann::ordered_json json{{"model_hash", StrCat(absl::Hex(text.store().model_hash(), absl::kZeroPad16))},
                                 {"t1", plan.thresholds.high},
                                 {"t2", plan.thresholds.low},
-                                {"high", plan.split.high},
-                                {"low", plan.split.low},
-                                {"lru", plan.weights.lru},
-                                {"lfu", plan.weights.lfu},
-                                {"lhu", plan.weights.lhu},
-                                {"fld", plan.weights.fld}};
-    json["report"] = {{"miss_penalty", found.penalty},
-                      {"cache_share", cache_share_},
-                      {"wanted_high", split_.high},
-                      {"wanted_low", split_.low},
+                                {"lru", weights.lru},
+                                {"lfu", weights.lfu},
+                                {"lhu", weights.lhu},
+                                {"fld", weights.fld},
+                                {"high_cache", plan.tuning.high_cache}};
+    json["report"] = {{"miss_penalty", penalty},       {"high", split.high},         {"low", split.low},
+                      {"cache_share", cache_share_},   {"wanted_high", split_.high}, {"wanted_low", split_.low},
                       {"tokens", text.scored_tokens()}};
     return json;
   }
 
-  void Print(const HobbitPlan& plan, const HobbitFound& found) const {
+  void Print(const HobbitPlan& plan, const HobbitSplit& split, double penalty) const {
+    const HobbitWeights& weights = plan.tuning.weights;
     std::printf("T1 = %.4f, T2 = %.4f: %.1f %% high, %.1f %% low, %.1f %% skipped\n", plan.thresholds.high, plan.thresholds.low,
-                plan.split.high * 100, plan.split.low * 100, (1 - plan.split.high - plan.split.low) * 100);
-    std::printf("lru %.2f lfu %.2f lhu %.2f fld %.2f: miss penalty %.4f a choice, in a cache of %.0f %%\n%s\n", plan.weights.lru,
-                plan.weights.lfu, plan.weights.lhu, plan.weights.fld, found.penalty, cache_share_ * 100, output_.path.c_str());
+                split.high * 100, split.low * 100, (1 - split.high - split.low) * 100);
+    std::printf(
+        "lru %.2f lfu %.2f lhu %.2f fld %.2f, %.0f %% of the cache high: miss penalty %.4f a choice, in a cache of %.0f %%\n%s\n",
+        weights.lru, weights.lfu, weights.lhu, weights.fld, plan.tuning.high_cache * 100, penalty, cache_share_ * 100,
+        output_.path.c_str());
   }
 
   EvaluationFlags evaluation_;

@@ -17,10 +17,8 @@ absl::Status CheckPlan(const HobbitPlan& plan) {
   if (plan.thresholds.high > plan.thresholds.low) {
     return InvalidArgument("t1 ", plan.thresholds.high, " is above t2 ", plan.thresholds.low, ": allowed are 0 <= t1 <= t2 <= 1");
   }
-  if (plan.split.high + plan.split.low > 1 + kRounding) {
-    return InvalidArgument("high and low sum to ", plan.split.high + plan.split.low, ", at most 1 is allowed");
-  }
-  const double sum = plan.weights.lru + plan.weights.lfu + plan.weights.lhu + plan.weights.fld;
+  const HobbitWeights& weights = plan.tuning.weights;
+  const double sum = weights.lru + weights.lfu + weights.lhu + weights.fld;
   if (std::abs(sum - 1) > kRounding) return InvalidArgument("lru, lfu, lhu and fld sum to ", sum, ", 1 is needed");
   return absl::OkStatus();
 }
@@ -31,16 +29,21 @@ absl::StatusOr<HobbitPlan> ParseHobbitPlan(const std::string& path, uint64_t mod
   try {
     const nlohmann::json json = nlohmann::json::parse(text);
     MOED_RETURN_IF_ERROR(CheckPlanHash(json.at("model_hash").get<std::string>(), model_hash));
-    const std::pair<const char*, double*> numbers[] = {
-        {"t1", &plan.thresholds.high}, {"t2", &plan.thresholds.low}, {"high", &plan.split.high}, {"low", &plan.split.low},
-        {"lru", &plan.weights.lru},    {"lfu", &plan.weights.lfu},   {"lhu", &plan.weights.lhu}, {"fld", &plan.weights.fld}};
+    HobbitWeights& weights = plan.tuning.weights;
+    const std::pair<const char*, double*> numbers[] = {{"t1", &plan.thresholds.high},
+                                                       {"t2", &plan.thresholds.low},
+                                                       {"lru", &weights.lru},
+                                                       {"lfu", &weights.lfu},
+                                                       {"lhu", &weights.lhu},
+                                                       {"fld", &weights.fld},
+                                                       {"high_cache", &plan.tuning.high_cache}};
     for (const auto& [name, number] : numbers) {
       *number = json.at(name).get<double>();
       if (!(*number >= 0 && *number <= 1)) return InvalidArgument(name, " is ", *number, ", allowed are 0 to 1");
     }
   } catch (const nlohmann::json::exception& error) {
-    return InvalidArgument("not {\"model_hash\": ..., \"t1\": ..., \"t2\": ..., \"high\": ..., \"low\": ..., \"lru\": ..., ",
-                           "\"lfu\": ..., \"lhu\": ..., \"fld\": ...}: ", error.what());
+    return InvalidArgument("not {\"model_hash\": ..., \"t1\": ..., \"t2\": ..., \"lru\": ..., \"lfu\": ..., \"lhu\": ..., ",
+                           "\"fld\": ..., \"high_cache\": ...}: ", error.what());
   }
   MOED_RETURN_IF_ERROR(CheckPlan(plan));
   return plan;

@@ -1,6 +1,6 @@
 // HOBBIT, arXiv 2411.01433, 3.2 and 3.4: what is set offline for one model, from a file of moed-plan hobbit.
-//   {"model_hash": "<16 hexadecimal digits>", "t1": <T1>, "t2": <T2>, "high": <share of choices up to T1>,
-//    "low": <share up to T2>, "lru": <w_lru>, "lfu": <w_lfu>, "lhu": <w_lhu>, "fld": <w_fld>}
+//   {"model_hash": "<16 hexadecimal digits>", "t1": <T1>, "t2": <T2>, "lru": <w_lru>, "lfu": <w_lfu>, "lhu": <w_lhu>,
+//    "fld": <w_fld>, "high_cache": <share of the cache's bytes that is the high-precision cache>}
 #pragma once
 
 #include <any>
@@ -17,13 +17,6 @@ struct HobbitThresholds {
   double low = 1;   // T2
 };
 
-// Of a token's choices, by share of their number; the rest is skipped. The default is what the paper's thresholds make of
-// Mixtral.
-struct HobbitSplit {
-  double high = 0.67;
-  double low = 0.30;
-};
-
 // Of the four terms of the eviction's priority; they sum to 1.
 struct HobbitWeights {
   double lru = 0;
@@ -32,20 +25,26 @@ struct HobbitWeights {
   double fld = 0;
 };
 
+// Of the eviction.
+struct HobbitTuning {
+  HobbitWeights weights;
+  double high_cache = 0.95;  // of the cache's bytes, for the high precision
+};
+
 struct HobbitPlan {
   HobbitThresholds thresholds;
-  HobbitSplit split;
-  HobbitWeights weights;
+  HobbitTuning tuning;
 };
 
 // INVALID_ARGUMENT names the file: unreadable, no such JSON, of another model, a number out of range.
 absl::StatusOr<HobbitPlan> ReadHobbitPlan(const std::string& path, uint64_t model_hash);
 absl::StatusOr<std::any> ReadHobbitPlanFile(const std::string& path, const StoreReader& store);
 
-inline constexpr OptionRow kHobbitPlanOption{
-    .name = "hobbit-plan",
-    .help = "file of moed-plan hobbit: thresholds, the caches' shares and the four weights, where they are not given",
-    .source = "HOBBIT, arXiv 2411.01433, 3.2 and 3.4",
-    .read = ReadHobbitPlanFile};
+inline constexpr OptionRow kHobbitPlanOption{.name = "hobbit-plan",
+                                             .help =
+                                                 "file of moed-plan hobbit: thresholds, the four weights and the share of the "
+                                                 "high-precision cache, where they are not given",
+                                             .source = "HOBBIT, arXiv 2411.01433, 3.2 and 3.4",
+                                             .read = ReadHobbitPlanFile};
 
 }  // namespace moed

@@ -27,17 +27,17 @@ struct Record {
 // The paper has one sequence. Here the terms that are a sequence's (R/T, F/T, H/T) are the mean over those that live.
 class HobbitPolicy final : public EvictionPolicy {
  public:
-  HobbitPolicy(const ExpertModelShape& context, const HobbitWeights& weights, const HobbitSplit& split)
+  HobbitPolicy(const ExpertModelShape& context, const HobbitTuning& tuning)
       : index_(context.moe_layers, context.experts_per_layer, context.precisions),
         places_(index_.Places()),
-        weights_(weights),
+        weights_(tuning.weights),
         priority_(index_.size() / index_.precisions()),
         distance_term_(index_.layers()),
         residents_{ResidentSet(index_.size()), ResidentSet(index_.size())},
         bytes_(index_.size()),
-        high_part_(HighPart(context, split)) {
-    MOED_CHECK(std::min({weights.lru, weights.lfu, weights.lhu, weights.fld}) >= 0);
-    MOED_CHECK(std::abs(weights.lru + weights.lfu + weights.lhu + weights.fld - 1) < 1e-6);
+        high_part_(context.precisions < 2 ? 1 : tuning.high_cache) {
+    MOED_CHECK(std::min({weights_.lru, weights_.lfu, weights_.lhu, weights_.fld}) >= 0);
+    MOED_CHECK(std::abs(weights_.lru + weights_.lfu + weights_.lhu + weights_.fld - 1) < 1e-6);
     Share(context.capacity_bytes);
   }
 
@@ -103,14 +103,6 @@ class HobbitPolicy final : public EvictionPolicy {
     std::vector<Record> records;
   };
 
-  // The bytes that demands at each precision move. All of it where there is one precision, or nothing is read. Where nothing is
-  // known of bytes no cache has a share: each makes room for its own.
-  static double HighPart(const ExpertModelShape& context, const HobbitSplit& split) {
-    if (context.record_bytes.size() < 2 || split.high + split.low == 0) return 1;
-    const double high = split.high * static_cast<double>(context.record_bytes.front());
-    const double low = split.low * static_cast<double>(context.record_bytes.back());
-    return high / (high + low);
-  }
   void Share(uint64_t capacity_bytes) {
     const auto high = static_cast<uint64_t>(static_cast<double>(capacity_bytes) * high_part_);
     high_share_bytes_ = std::min(capacity_bytes, high);
@@ -175,8 +167,12 @@ absl::StatusOr<std::unique_ptr<EvictionPolicy>> MakeHobbitPolicy(const PartConte
   const auto plan = options.File<HobbitPlan>(kHobbitPlanOption);
   const bool planned = plan != nullptr && !options.Given(kHobbitLru) && !options.Given(kHobbitLfu) &&
                        !options.Given(kHobbitLhu) && !options.Given(kHobbitFld);
-  if (planned) return MakeHobbitPolicy(context.model, plan->weights, plan->split);
-  HobbitWeights weights;
+  HobbitTuning tuning = plan != nullptr ? plan->tuning : HobbitTuning{};
+  if (plan == nullptr || options.Given(kHobbitHighCache)) {
+    MOED_ASSIGN_OR_RETURN(tuning.high_cache, options.Number(kHobbitHighCache));
+  }
+  if (planned) return MakeHobbitPolicy(context.model, tuning);
+  HobbitWeights& weights = tuning.weights;
   MOED_ASSIGN_OR_RETURN(weights.lru, options.Number(kHobbitLru));
   MOED_ASSIGN_OR_RETURN(weights.lfu, options.Number(kHobbitLfu));
   MOED_ASSIGN_OR_RETURN(weights.lhu, options.Number(kHobbitLhu));
@@ -185,16 +181,15 @@ absl::StatusOr<std::unique_ptr<EvictionPolicy>> MakeHobbitPolicy(const PartConte
   if (!(sum > 1 - 1e-6 && sum < 1 + 1e-6)) {
     return InvalidArgument("hobbit-lru, hobbit-lfu, hobbit-lhu and hobbit-fld sum to ", sum, ", 1 is needed");
   }
-  return MakeHobbitPolicy(context.model, weights, plan != nullptr ? plan->split : HobbitSplit{});
+  return MakeHobbitPolicy(context.model, tuning);
 }
 
 PartMemory HobbitPolicyMemory(const PartContext& context, const PartOptions&) {
   return {.sequence_bytes = context.model.experts() * sizeof(Record)};
 }
 
-std::unique_ptr<EvictionPolicy> MakeHobbitPolicy(const ExpertModelShape& context, const HobbitWeights& weights,
-                                                 const HobbitSplit& split) {
-  return std::make_unique<HobbitPolicy>(context, weights, split);
+std::unique_ptr<EvictionPolicy> MakeHobbitPolicy(const ExpertModelShape& context, const HobbitTuning& tuning) {
+  return std::make_unique<HobbitPolicy>(context, tuning);
 }
 
 }  // namespace moed

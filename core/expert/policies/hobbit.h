@@ -17,14 +17,17 @@ inline constexpr OptionRow kHobbitLru{"hobbit-lru", "weight of recency; the four
 inline constexpr OptionRow kHobbitLfu{"hobbit-lfu", "weight of frequency", "0.12", 0, 1};
 inline constexpr OptionRow kHobbitLhu{"hobbit-lhu", "weight of frequency at the reference precision", "0.12", 0, 1};
 inline constexpr OptionRow kHobbitFld{"hobbit-fld", "weight of the layer's distance", "0.05", 0, 1};
-inline constexpr const OptionRow* kHobbitPolicyOptions[] = {&kHobbitLru, &kHobbitLfu, &kHobbitLhu, &kHobbitFld,
-                                                            &kHobbitPlanOption};
+// The paper says that the high-precision cache is typically the larger one. On recorded decoding of gpt-oss-20b the less is read
+// the larger it is (docs/lab-log.md).
+inline constexpr OptionRow kHobbitHighCache{"hobbit-high-cache", "share of the cache's bytes for the reference precision", "0.95",
+                                            0, 1};
+inline constexpr const OptionRow* kHobbitPolicyOptions[] = {&kHobbitLru, &kHobbitLfu,       &kHobbitLhu,
+                                                            &kHobbitFld, &kHobbitHighCache, &kHobbitPlanOption};
 
 // INVALID_ARGUMENT: weights that do not sum to 1.
 absl::StatusOr<std::unique_ptr<EvictionPolicy>> MakeHobbitPolicy(const PartContext& context, const PartOptions& options);
 PartMemory HobbitPolicyMemory(const PartContext& context, const PartOptions& options);
-// Weights that are negative or do not sum to 1 are a broken invariant of the caller.
-std::unique_ptr<EvictionPolicy> MakeHobbitPolicy(const ExpertModelShape& context, const HobbitWeights& weights,
-                                                 const HobbitSplit& split = {});
+// `tuning`: weights that are negative or do not sum to 1 are a broken invariant of the caller.
+std::unique_ptr<EvictionPolicy> MakeHobbitPolicy(const ExpertModelShape& context, const HobbitTuning& tuning);
 
 }  // namespace moed

@@ -16,6 +16,7 @@ namespace {
 
 constexpr int kSteps = 20;       // weights are multiples of 1 / kSteps
 constexpr int kCoarseSteps = 5;  // of the first look at the whole simplex
+constexpr double kHighCaches[] = {0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1};
 
 using Point = std::array<int, 4>;  // lru, lfu, lhu, fld in 1 / kSteps
 
@@ -92,7 +93,7 @@ class PenaltyCache {
 
 class Search {
  public:
-  explicit Search(const std::function<absl::StatusOr<double>(const HobbitWeights&)>& penalty) : penalty_(penalty) {}
+  explicit Search(const std::function<absl::StatusOr<double>(const HobbitTuning&)>& penalty) : penalty_(penalty) {}
 
   absl::StatusOr<HobbitFound> Run() {
     for (int a = 0; a <= kSteps; a += kCoarseSteps) {
@@ -101,7 +102,13 @@ class Search {
       }
     }
     for (int step = kCoarseSteps / 2; step >= 1; step /= 2) MOED_RETURN_IF_ERROR(Refine(step));
-    return HobbitFound{WeightsAt(best_), least_};
+    HobbitFound found{{WeightsAt(best_)}, least_};
+    for (const double share : kHighCaches) {
+      const HobbitTuning tuning{found.tuning.weights, share};
+      MOED_ASSIGN_OR_RETURN(const double penalty, penalty_(tuning));
+      if (penalty < found.penalty) found = {tuning, penalty};
+    }
+    return found;
   }
 
  private:
@@ -125,7 +132,7 @@ class Search {
 
   absl::Status Try(const Point& point) {
     if (tried_.contains(point)) return absl::OkStatus();
-    MOED_ASSIGN_OR_RETURN(const double penalty, penalty_(WeightsAt(point)));
+    MOED_ASSIGN_OR_RETURN(const double penalty, penalty_({WeightsAt(point)}));
     tried_[point] = penalty;
     if (penalty < least_) {
       least_ = penalty;
@@ -134,7 +141,7 @@ class Search {
     return absl::OkStatus();
   }
 
-  const std::function<absl::StatusOr<double>(const HobbitWeights&)>& penalty_;
+  const std::function<absl::StatusOr<double>(const HobbitTuning&)>& penalty_;
   std::map<Point, double> tried_;
   Point best_{};
   double least_ = std::numeric_limits<double>::infinity();
@@ -179,8 +186,8 @@ HobbitSplit SplitOfThresholds(const HobbitRouting& routing, const HobbitThreshol
 }
 
 double HobbitMissPenalty(const HobbitRouting& routing, const ExpertModelShape& model, const HobbitThresholds& thresholds,
-                         const HobbitSplit& split, const HobbitWeights& weights) {
-  PenaltyCache cache(model, thresholds, MakeHobbitPolicy(model, weights, split));
+                         const HobbitTuning& tuning) {
+  PenaltyCache cache(model, thresholds, MakeHobbitPolicy(model, tuning));
   const auto top_k = static_cast<size_t>(routing.top_k);
   double penalty = 0;
   size_t token = 0;
@@ -199,7 +206,7 @@ double HobbitMissPenalty(const HobbitRouting& routing, const ExpertModelShape& m
   return penalty / static_cast<double>(routing.choices.size());
 }
 
-absl::StatusOr<HobbitFound> SearchHobbitWeights(const std::function<absl::StatusOr<double>(const HobbitWeights&)>& penalty) {
+absl::StatusOr<HobbitFound> SearchHobbitTuning(const std::function<absl::StatusOr<double>(const HobbitTuning&)>& penalty) {
   return Search(penalty).Run();
 }
 

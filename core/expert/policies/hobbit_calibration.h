@@ -1,6 +1,7 @@
 // What HOBBIT (arXiv 2411.01433) sets for a model offline, from that model's own routing: the thresholds T1 and T2 by the shares
 // of choices that are to be read high, low and not at all (3.2), and the weights of its eviction by the miss penalty (3.4): a
-// missing expert costs 1 at the high precision and B_low / B_high at the low one.
+// missing expert costs 1 at the high precision and B_low / B_high at the low one. By the same penalty how much of the cache is
+// the high-precision one, of which the paper says no number.
 #pragma once
 
 #include <cstddef>
@@ -16,6 +17,13 @@
 #include "core/expert/policies/hobbit.h"
 
 namespace moed {
+
+// Of a token's choices, by share of their number; the rest is skipped. The default is what the paper's thresholds make of
+// Mixtral.
+struct HobbitSplit {
+  double high = 0.67;
+  double low = 0.30;
+};
 
 // Tokens one by one, as answers come.
 struct HobbitRouting {
@@ -41,14 +49,14 @@ HobbitSplit SplitOfThresholds(const HobbitRouting& routing, const HobbitThreshol
 
 // Of demands alone, through a cache of model.capacity_bytes; by choice. What is resident high is used so, whatever its score.
 double HobbitMissPenalty(const HobbitRouting& routing, const ExpertModelShape& model, const HobbitThresholds& thresholds,
-                         const HobbitSplit& split, const HobbitWeights& weights);
+                         const HobbitTuning& tuning);
 
-// The best of a grid over the weights, refined around its best down to 1/20. `penalty` may remember what it said, and ends the
-// search by an error.
+// The best of a grid over the weights, refined around its best down to 1/20; then the best share of the high-precision cache
+// with them. `penalty` may remember what it said, and ends the search by an error.
 struct HobbitFound {
-  HobbitWeights weights;
+  HobbitTuning tuning;
   double penalty = 0;
 };
-absl::StatusOr<HobbitFound> SearchHobbitWeights(const std::function<absl::StatusOr<double>(const HobbitWeights&)>& penalty);
+absl::StatusOr<HobbitFound> SearchHobbitTuning(const std::function<absl::StatusOr<double>(const HobbitTuning&)>& penalty);
 
 }  // namespace moed

@@ -65,7 +65,7 @@ TEST(HobbitCalibration, AMissCostsItsBytes) {
   // Room for two of the sixteen: nothing is ever met again. The first choice is high, the second (score .6) as the thresholds
   // say.
   const auto penalty = [&](const HobbitThresholds& thresholds) {
-    return HobbitMissPenalty(Tokens(40, always_other), Model(80), thresholds, {}, {1, 0, 0, 0});
+    return HobbitMissPenalty(Tokens(40, always_other), Model(80), thresholds, {{1, 0, 0, 0}});
   };
   EXPECT_DOUBLE_EQ(penalty({.high = 1, .low = 1}), 1);
   EXPECT_DOUBLE_EQ(penalty({.high = .5, .low = 1}), (1 + .25) / 2);
@@ -74,21 +74,22 @@ TEST(HobbitCalibration, AMissCostsItsBytes) {
 
 TEST(HobbitCalibration, WhatIsThereCostsNothing) {
   const auto same = [](int, int layer) { return std::vector<int32_t>{layer, layer + 1}; };
-  EXPECT_DOUBLE_EQ(HobbitMissPenalty(Tokens(50, same), Model(16 * 40), {.high = 1, .low = 1}, {}, kEqual), 4 / 200.);
+  EXPECT_DOUBLE_EQ(HobbitMissPenalty(Tokens(50, same), Model(16 * 40), {.high = 1, .low = 1}, {kEqual}), 4 / 200.);
 }
 
 TEST(HobbitCalibration, TheSearchFindsWhatCostsLeast) {
-  const auto found = SearchHobbitWeights([](const HobbitWeights& at) -> absl::StatusOr<double> {
-    const double lru = at.lru - .35, lfu = at.lfu - .1, lhu = at.lhu - .4;
-    return lru * lru + lfu * lfu + lhu * lhu;
+  const auto found = SearchHobbitTuning([](const HobbitTuning& at) -> absl::StatusOr<double> {
+    const double lru = at.weights.lru - .35, lfu = at.weights.lfu - .1, lhu = at.weights.lhu - .4, high = at.high_cache - .7;
+    return lru * lru + lfu * lfu + lhu * lhu + high * high;
   });
   ASSERT_TRUE(found.ok());
-  EXPECT_NEAR(found->weights.lru, .35, 1e-9);
-  EXPECT_NEAR(found->weights.lfu, .1, 1e-9);
-  EXPECT_NEAR(found->weights.lhu, .4, 1e-9);
-  EXPECT_NEAR(found->weights.fld, .15, 1e-9);
-  const auto ended =
-      SearchHobbitWeights([](const HobbitWeights&) -> absl::StatusOr<double> { return absl::CancelledError("x"); });
+  const HobbitWeights& weights = found->tuning.weights;
+  EXPECT_NEAR(weights.lru, .35, 1e-9);
+  EXPECT_NEAR(weights.lfu, .1, 1e-9);
+  EXPECT_NEAR(weights.lhu, .4, 1e-9);
+  EXPECT_NEAR(weights.fld, .15, 1e-9);
+  EXPECT_NEAR(found->tuning.high_cache, .7, 1e-9);
+  const auto ended = SearchHobbitTuning([](const HobbitTuning&) -> absl::StatusOr<double> { return absl::CancelledError("x"); });
   EXPECT_TRUE(absl::IsCancelled(ended.status()));
 }
 
@@ -100,7 +101,7 @@ TEST(HobbitCalibration, WeightsMatter) {
                           : std::vector<int32_t>{2 + static_cast<int32_t>(random() % 3), 5 + static_cast<int32_t>(random() % 3)};
   });
   const auto penalty = [&](const HobbitWeights& weights) {
-    return HobbitMissPenalty(routing, Model(8 * 40), {.high = 1, .low = 1}, {}, weights);
+    return HobbitMissPenalty(routing, Model(8 * 40), {.high = 1, .low = 1}, {weights});
   };
   EXPECT_LT(penalty({0, 1, 0, 0}), penalty({1, 0, 0, 0}) * .95);
 }

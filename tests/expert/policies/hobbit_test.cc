@@ -12,14 +12,14 @@ CachedKey High(int layer, int expert) { return {LayerId(layer), expert, 0}; }
 CachedKey Low(int layer, int expert) { return {LayerId(layer), expert, 1}; }
 
 constexpr uint64_t kRecordBytes[] = {40, 10};
-// Shares: high 0.67 * 40 / (0.67 * 40 + 0.30 * 10) = 0.899, low the rest.
+constexpr double kHighCache = 0.89;
 ExpertModelShape Context(uint64_t capacity_bytes) { return {kMoeLayers, 8, 2, 2, kRecordBytes, capacity_bytes}; }
 Incoming Demand(const CachedKey& key) { return {key, kRecordBytes[key.precision], LoadReason::kDemand, key.layer}; }
 
 class Policy {
  public:
   explicit Policy(const HobbitWeights& weights, uint64_t capacity_bytes = 400)
-      : policy_(MakeHobbitPolicy(Context(capacity_bytes), weights)) {}
+      : policy_(MakeHobbitPolicy(Context(capacity_bytes), {weights, kHighCache})) {}
   EvictionPolicy& operator*() { return *policy_; }
   EvictionPolicy* operator->() { return policy_.get(); }
 
@@ -142,7 +142,7 @@ TEST(HobbitPolicy, RecordsBeginAndEndWithTheirSequence) {
   EXPECT_GT(policy->memory_bytes(), 0u);
 }
 
-// Capacity 400: high 359 bytes, low 41.
+// Capacity 400: high 356 bytes, low 44.
 TEST(HobbitPolicy, EachPrecisionMakesRoomForItsOwnAtItsShare) {
   Policy policy({0, 0, 0, 1});
   policy->OnSequenceStart(kUser);

@@ -109,13 +109,14 @@ absl::Status ReadFateFile(const std::string& path) {
 }
 
 constexpr char kHobbit[] =
-    R"({"model_hash":"00000000000000ab","t1":0.5,"t2":0.8,"high":0.6,"low":0.3,"lru":0.5,"lfu":0.2,"lhu":0.2,"fld":0.1})";
+    R"({"model_hash":"00000000000000ab","t1":0.5,"t2":0.8,"lru":0.5,"lfu":0.2,"lhu":0.2,"fld":0.1,"high_cache":0.9})";
 absl::Status ReadHobbitFile(const std::string& path) {
   const auto plan = ReadHobbitPlan(path, kHash);
   if (!plan.ok()) return plan.status();
   EXPECT_TRUE(plan->thresholds.high >= 0 && plan->thresholds.high <= plan->thresholds.low && plan->thresholds.low <= 1);
-  EXPECT_TRUE(plan->split.high >= 0 && plan->split.low >= 0 && plan->split.high + plan->split.low < 1.01);
-  EXPECT_NEAR(plan->weights.lru + plan->weights.lfu + plan->weights.lhu + plan->weights.fld, 1, 1e-5);
+  EXPECT_TRUE(plan->tuning.high_cache >= 0 && plan->tuning.high_cache <= 1);
+  const HobbitWeights& weights = plan->tuning.weights;
+  EXPECT_NEAR(weights.lru + weights.lfu + weights.lhu + weights.fld, 1, 1e-5);
   return absl::OkStatus();
 }
 
