@@ -1,11 +1,9 @@
 #include "client/channel_credentials.h"
 
-#include <cerrno>
-#include <fstream>
-#include <iterator>
 #include <string_view>
 
 #include "core/base/address.h"
+#include "core/base/bounded_file.h"
 #include "core/base/status.h"
 
 namespace moed {
@@ -15,11 +13,10 @@ constexpr const char* kSystem = "system";
 
 // gRPC says nothing of a file that is no PEM: calls would never connect.
 absl::StatusOr<std::string> ReadPem(const std::string& flag, const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  const int reason = errno;
-  const std::string text(std::istreambuf_iterator<char>(file), {});
-  if (!file.is_open() || file.bad()) return InvalidArgument(flag, ": cannot read '", path, "'", ErrnoError(reason, "").message());
-  if (text.find("-----BEGIN ") == std::string::npos) return InvalidArgument(flag, ": '", path, "' is no PEM file");
+  constexpr size_t kMostBytes = 1 << 20;
+  absl::StatusOr<std::string> text = ReadBoundedFile(path, kMostBytes);
+  if (!text.ok()) return Annotate(text.status(), flag);
+  if (text->find("-----BEGIN ") == std::string::npos) return InvalidArgument(flag, ": '", path, "' is no PEM file");
   return text;
 }
 

@@ -5,12 +5,13 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
-#include <fstream>
 #include <iterator>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "core/base/bounded_file.h"
 #include "core/base/standard_output.h"
 #include "core/base/status.h"
 #include "core/base/version.h"
@@ -150,10 +151,12 @@ int Serve(const Options& options, Access& access, Daemon& daemon) {
 
 absl::StatusOr<std::string> ReadToken(const std::string& path) {
   if (path.empty()) return "";
-  std::ifstream file(path);
+  constexpr size_t kMostBytes = 64 << 10;
+  const absl::StatusOr<std::string> contents = ReadBoundedFile(path, kMostBytes);
+  if (!contents.ok()) return Annotate(contents.status(), "--server-token-file");
+  std::istringstream file(*contents);
   std::string token, more;
-  if (!(file >> token) || file >> more)
-    return InvalidArgument("--server-token-file: '", path, "' cannot be read, or is not one word");
+  if (!(file >> token) || file >> more) return InvalidArgument("--server-token-file: '", path, "' is not one word");
   return token;
 }
 

@@ -4,10 +4,12 @@
 #include <array>
 #include <cctype>
 #include <cstdlib>
+#include <sstream>
 #include <utility>
 #include <vector>
 
 #include "CLI/CLI.hpp"
+#include "core/base/bounded_file.h"
 #include "core/base/status.h"
 #include "core/base/version.h"
 #include "server/startup/listing.h"
@@ -54,9 +56,13 @@ struct Given {
 };
 
 absl::Status ReadFile(const std::string& path, std::vector<std::optional<Given>>& given) {
+  constexpr size_t kMostBytes = 1 << 20;
+  const absl::StatusOr<std::string> contents = ReadBoundedFile(path, kMostBytes);
+  if (!contents.ok()) return Annotate(contents.status(), "configuration file");
   std::vector<CLI::ConfigItem> items;
   try {
-    items = CLI::ConfigTOML().from_file(path);
+    std::istringstream text(*contents);
+    items = CLI::ConfigTOML().from_config(text);
   } catch (const CLI::Error& error) {
     return InvalidArgument("configuration file ", path, ": ", error.what());
   }

@@ -6,11 +6,10 @@
 #include <openssl/pem.h>
 #include <openssl/x509.h>
 
-#include <cerrno>
-#include <fstream>
 #include <utility>
 #include <vector>
 
+#include "core/base/bounded_file.h"
 #include "core/base/status.h"
 
 namespace moed {
@@ -39,17 +38,9 @@ Bio BioOf(const std::string& text) { return Bio(BIO_new_mem_buf(text.data(), sta
 int NoPassword(char*, int, int, void*) { return -1; }
 
 absl::StatusOr<std::string> ReadFile(std::string_view flag, const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  const int reason = errno;
-  std::string text(kMostFileBytes + 1, '\0');  // of a device that never ends, no more
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<size_t>(file.gcount()));
-  if (!file.is_open() || file.bad()) {
-    return InvalidArgument(flag, ": cannot read '", path, "'", ErrnoError(reason, "").message(),
-                           "; give a file that the user of this process may read");
-  }
-  if (text.size() > kMostFileBytes) return InvalidArgument(flag, ": '", path, "' is longer than 1 MiB");
-  return text;
+  absl::StatusOr<std::string> text = ReadBoundedFile(path, kMostFileBytes);
+  if (text.ok()) return text;
+  return InvalidArgument(flag, ": ", text.status().message(), "; give a file that the user of this process may read");
 }
 
 std::string TimeText(const ASN1_TIME* time) {

@@ -3,24 +3,27 @@
 #include <openssl/crypto.h>
 
 #include <algorithm>
-#include <fstream>
 #include <map>
+#include <sstream>
 #include <utility>
 
 #include "absl/strings/match.h"
+#include "core/base/bounded_file.h"
 #include "core/base/status.h"
 
 namespace moed {
 namespace {
 
 constexpr size_t kMostTokens = 4096;  // each of which every call is compared with
+constexpr size_t kMostFileBytes = 4 << 20;
 constexpr std::string_view kBearer = "Bearer ";
 
 }  // namespace
 
 absl::StatusOr<Tokens::Lines> Tokens::ReadLines(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) return InvalidArgument("--tokens: cannot read '", path, "'");
+  const absl::StatusOr<std::string> contents = ReadBoundedFile(path, kMostFileBytes);
+  if (!contents.ok()) return Annotate(contents.status(), "--tokens");
+  std::istringstream file(*contents);
   Lines lines;
   std::string text;
   for (int number = 1; std::getline(file, text); ++number) {
@@ -37,7 +40,6 @@ absl::StatusOr<Tokens::Lines> Tokens::ReadLines(const std::string& path) {
     lines.push_back(*std::move(line));
     if (lines.size() > kMostTokens) return InvalidArgument("--tokens: '", path, "' holds more than ", kMostTokens, " tokens");
   }
-  if (file.bad()) return InvalidArgument("--tokens: cannot read '", path, "'");
   if (lines.empty()) return InvalidArgument("--tokens: '", path, "' holds no token; moectl token new NAME SCOPES makes one");
   return lines;
 }

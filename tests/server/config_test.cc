@@ -301,6 +301,8 @@ TEST_F(ConfigTest, ErrorsSayWhatIsAllowedAndWhereItStood) {
       {{"--store", "x", "--trace", ""}, {"--trace"}},
       {{"--store", "x", "--prefill-chunk", "4"}, {"--prefill-chunk: 4", "--max-running 8"}},
       {{"--store", "x", "--config", "/no/such/file"}, {"/no/such/file"}},
+      {{"--store", "x", "--config", "/"}, {"configuration file", "Is a directory"}},
+      {{"--store", "x", "--config", "/dev/zero"}, {"/dev/zero", "longer than"}},
   };
   for (const auto& test : kCases) {
     const std::string error = Error(test.arguments);
