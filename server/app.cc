@@ -106,10 +106,10 @@ class App::Impl {
 
   absl::Mutex access_mutex_;
   std::unique_ptr<Access> access_ ABSL_GUARDED_BY(access_mutex_);  // once it is there it stays
+  std::unique_ptr<RequestLog> request_log_;                        // likewise; set under the mutex
 
   Address address_;  // of Inference
 
-  std::unique_ptr<RequestLog> request_log_;
   std::shared_ptr<prometheus::Registry> registry_ = std::make_shared<prometheus::Registry>();
   RequestMetrics request_metrics_{*registry_};
   ModelCounters counters_;
@@ -172,7 +172,11 @@ absl::Status App::Impl::OpenAccess() {
 }
 
 absl::Status App::Impl::MakeServices() {
-  MOED_ASSIGN_OR_RETURN(request_log_, RequestLog::Open(config_.request_log));
+  MOED_ASSIGN_OR_RETURN(auto request_log, RequestLog::Open(config_.request_log));
+  {
+    absl::MutexLock lock(&access_mutex_);
+    request_log_ = std::move(request_log);
+  }
   environment_ = std::make_unique<CallEnvironment>(
       CallEnvironment{state_, *workers_, sender_, request_metrics_, *request_log_, live_, clock_, tokens(), &tenants_});
   inference_ = std::make_unique<InferenceService>(*environment_);
@@ -278,6 +282,13 @@ bool App::Impl::RequestStop() {
 void App::Impl::Reload() {
   absl::MutexLock lock(&access_mutex_);
   if (access_ != nullptr) access_->Reload();
+  if (request_log_ == nullptr || !request_log_->stands_alone()) return;
+  const absl::Status reopened = request_log_->Reopen();
+  if (reopened.ok()) {
+    spdlog::info("SIGHUP: {} opened anew", config_.request_log);
+  } else {
+    spdlog::error("SIGHUP: lines of requests go on where they went: {}", std::string(reopened.message()));
+  }
 }
 
 // Not ready from here on, whoever asks; what follows is Run's.

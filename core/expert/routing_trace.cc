@@ -116,6 +116,11 @@ absl::Status RoutingRecorder::Finish() {
     file->close();
     if (!*file) return DataLoss(directory_, ": writing the trace failed; is the disk full?");
   }
+  for (const std::string_view name : {shape_.wide() ? kTraceExperts16 : kTraceExperts8, kTraceProbabilities, kTraceIndex}) {
+    std::error_code error;
+    if (!std::filesystem::exists(StrCat(directory_, "/", name), error))
+      return DataLoss(directory_, ": ", name, " of the trace was removed while it was written");
+  }
   return absl::OkStatus();
 }
 

@@ -13,6 +13,7 @@
 #include "spdlog/async.h"
 #include "spdlog/async_logger.h"
 #include "spdlog/sinks/basic_file_sink.h"
+#include "spdlog/sinks/dist_sink.h"
 #include "spdlog/spdlog.h"
 
 namespace moed {
@@ -31,9 +32,21 @@ std::string ErrorText(const RequestRecord& record) {
 }  // namespace
 
 struct RequestLog::Impl {
+  std::string path;                                   // of lines that stand alone
+  std::shared_ptr<spdlog::sinks::dist_sink_mt> file;  // likewise
   std::shared_ptr<spdlog::details::thread_pool> thread = std::make_shared<spdlog::details::thread_pool>(kQueuedLines, 1);
   std::shared_ptr<spdlog::async_logger> logger;  // null: off
-  bool stands_alone = false;                     // lines have nothing of the normal log's
+
+  absl::Status OpenFile() const {
+    try {
+      auto opened = std::make_shared<spdlog::sinks::basic_file_sink_mt>(path);
+      opened->set_pattern("%v");
+      file->set_sinks({std::move(opened)});
+    } catch (const spdlog::spdlog_ex& error) {
+      return InvalidArgument("--request-log ", path, ": ", error.what());
+    }
+    return absl::OkStatus();
+  }
 };
 
 RequestLog::RequestLog(std::unique_ptr<Impl> impl, const Clock& clock) : impl_(std::move(impl)), refused_(clock) {}
@@ -42,35 +55,34 @@ RequestLog::~RequestLog() = default;
 absl::StatusOr<std::unique_ptr<RequestLog>> RequestLog::Open(const std::string& path, const Clock& clock) {
   auto impl = std::make_unique<Impl>();
   if (path == kNoRequestLog) return std::unique_ptr<RequestLog>(new RequestLog(std::move(impl), clock));
-  impl->stands_alone = !path.empty();
-  try {
-    std::vector<spdlog::sink_ptr> sinks;
-    if (path.empty()) {
-      sinks = spdlog::default_logger()->sinks();
-    } else {
-      sinks.push_back(std::make_shared<spdlog::sinks::basic_file_sink_mt>(path));
-      sinks.back()->set_pattern("%v");
-    }
-    impl->logger = std::make_shared<spdlog::async_logger>("request", sinks.begin(), sinks.end(), impl->thread,
-                                                          spdlog::async_overflow_policy::overrun_oldest);
-    impl->logger->flush_on(spdlog::level::info);
-  } catch (const spdlog::spdlog_ex& error) {
-    return InvalidArgument("--request-log ", path, ": ", error.what());
+  std::vector<spdlog::sink_ptr> sinks = spdlog::default_logger()->sinks();
+  if (!path.empty()) {
+    impl->path = path;
+    impl->file = std::make_shared<spdlog::sinks::dist_sink_mt>();
+    MOED_RETURN_IF_ERROR(impl->OpenFile());
+    sinks = {impl->file};
   }
+  impl->logger = std::make_shared<spdlog::async_logger>("request", sinks.begin(), sinks.end(), impl->thread,
+                                                        spdlog::async_overflow_policy::overrun_oldest);
+  impl->logger->flush_on(spdlog::level::info);
   return std::unique_ptr<RequestLog>(new RequestLog(std::move(impl), clock));
 }
 
+absl::Status RequestLog::Reopen() { return stands_alone() ? impl_->OpenFile() : absl::OkStatus(); }
+
+bool RequestLog::stands_alone() const { return impl_->file != nullptr; }
+
 void RequestLog::Write(const RequestRecord& record) {
   if (impl_->logger == nullptr) return;
-  if (!impl_->stands_alone && !spdlog::default_logger_raw()->should_log(spdlog::level::info)) return;
+  if (!stands_alone() && !spdlog::default_logger_raw()->should_log(spdlog::level::info)) return;
   uint64_t left_out = 0;
   if (absl::IsUnauthenticated(record.status)) {
     const std::optional<uint64_t> taken = refused_.Take();
     if (!taken) return;
     left_out = *taken;
   }
-  impl_->logger->info(impl_->stands_alone ? Line(record, absl::FormatTime(kTimeForm, absl::Now(), absl::UTCTimeZone()), left_out)
-                                          : "request " + Line(record, "", left_out));
+  impl_->logger->info(stands_alone() ? Line(record, absl::FormatTime(kTimeForm, absl::Now(), absl::UTCTimeZone()), left_out)
+                                     : "request " + Line(record, "", left_out));
 }
 
 std::string RequestLog::Line(const RequestRecord& record, std::string_view time, uint64_t left_out) {

@@ -43,6 +43,10 @@ class RequestLog {
   ~RequestLog();  // writes what is queued
 
   void Write(const RequestRecord& record);
+  // Lines from now on go to the file that is at `path` then, which is made where there is none: the old one has been moved away.
+  // Where that fails they go where they went before. Does nothing where they are in no file of their own.
+  absl::Status Reopen();
+  bool stands_alone() const;  // in a file of its own
   // `time`: as a line has it that stands alone; "" = it has none. `left_out`: refusals before it that have none.
   static std::string Line(const RequestRecord& record, std::string_view time = "", uint64_t left_out = 0);
 

@@ -31,7 +31,7 @@ constexpr const char* kFooter =
     "  moed --config /etc/moed.toml --log-level debug\n"
     "\n"
     "Signals: SIGTERM and SIGINT drain (running requests go on for --drain-seconds); a second one ends at once with 128 + its "
-    "number. SIGHUP reads certificates and tokens anew.";
+    "number. SIGHUP reads certificates and tokens anew, and opens --request-log anew.";
 
 std::string FlagName(std::string_view name) { return StrCat("--", name); }
 

@@ -60,6 +60,16 @@ TEST(RoutingRecorder, LongSequencesAreWrittenInPieces) {
   EXPECT_EQ(trace->token_ids.back(), TokenId(4999));
 }
 
+TEST(RoutingRecorder, ATraceThatWasRemovedIsMissed) {
+  MemoryFolder folder;
+  auto recorder = RoutingRecorder::Create(folder / "trace", TinyShape());
+  ASSERT_TRUE(recorder.ok());
+  std::filesystem::remove_all(folder / "trace");
+  const absl::Status finished = (*recorder)->Finish();
+  EXPECT_TRUE(absl::IsDataLoss(finished));
+  EXPECT_THAT(std::string(finished.message()), HasSubstr("was removed"));
+}
+
 TEST(RoutingRecorder, NeverWritesOverATrace) {
   MemoryFolder folder;
   ASSERT_TRUE((*RoutingRecorder::Create(folder / "trace", TinyShape()))->Finish().ok());

@@ -415,6 +415,33 @@ TEST(RequestLogTest, CallsWithoutAKnownTokenHaveFewLines) {
   EXPECT_EQ(left_out.back(), 0);
 }
 
+TEST(RequestLogTest, AFileThatWasMovedAwayIsMadeAnew) {
+  const MemoryFolder folder;
+  const std::string path = folder / "requests", moved = folder / "requests.1";
+  const auto lines = [](const std::string& file) {
+    std::ifstream text(file);
+    return std::count(std::istreambuf_iterator<char>(text), {}, '\n');
+  };
+  {
+    const auto log = RequestLog::Open(path);
+    ASSERT_TRUE(log.ok()) << log.status();
+    std::filesystem::rename(path, moved);
+    EXPECT_TRUE((*log)->Reopen().ok());
+    EXPECT_TRUE(std::filesystem::exists(path));
+    (*log)->Write({});
+  }
+  EXPECT_EQ(lines(moved), 0);
+  EXPECT_EQ(lines(path), 1);
+  {
+    const auto log = RequestLog::Open(path);
+    std::filesystem::rename(path, moved);
+    std::filesystem::create_directory(path);
+    EXPECT_THAT(std::string((*log)->Reopen().message()), testing::HasSubstr(path));
+    (*log)->Write({});
+  }
+  EXPECT_EQ(lines(moved), 2) << "where the lines went before";
+}
+
 TEST(RequestLogTest, MayBeOff) {
   const auto log = RequestLog::Open(std::string(kNoRequestLog));
   ASSERT_TRUE(log.ok()) << log.status();

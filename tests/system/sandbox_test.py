@@ -84,11 +84,13 @@ class SandboxTest(RealProgramsTest):
         found = (re.fullmatch(r"(.*) (\d+)", line) for line in lines)
         return {match[1]: int(match[2]) for match in found if match}
 
-    def restart_under(self, daemon: Daemon) -> str:
+    def restart_under(self, daemon: Daemon, log: pathlib.Path) -> str:
         """The same answer, from a model that was loaded anew, with files read anew."""
         daemon.moectl("unload")
         daemon.moectl("load")
+        log.rename(log.with_name("moved"))
         os.kill(daemon.pid, signal.SIGHUP)
+        daemon.wait_for_line("(opened anew)")
         return daemon.moectl(*ANSWER).stdout
 
     def test_what_is_refused_and_what_goes_on(self) -> None:
@@ -101,9 +103,10 @@ class SandboxTest(RealProgramsTest):
                 self.assertEqual((status["Seccomp"], status["NoNewPrivs"]), ("2", "1"), status["Name"])
             self.assertRegex(metrics_of(daemon), r'moe_sandbox\{by="landlock"\} [1-9]')
             self.assertIn('moe_sandbox{by="seccomp"} 1', metrics_of(daemon))
-            self.assertEqual(daemon.moectl(*ANSWER).stdout, self.restart_under(daemon))
+            self.assertEqual(daemon.moectl(*ANSWER).stdout, self.restart_under(daemon, state / "log"))
             self.assertEqual(daemon.stop(), 0)
-        self.assertEqual({path.name for path in state.iterdir()}, {"residency", "learned", "log"})
+        self.assertEqual({path.name for path in state.iterdir()}, {"residency", "learned", "log", "moved"})
+        self.assertIn("Generate", (state / "log").read_text())
 
     def test_without_it_nothing_is_refused(self) -> None:
         with self.intruded("--sandbox", "off") as (daemon, report):
