@@ -1,13 +1,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <fstream>
 #include <random>
 
+#include "tests/store/file_size_limit.h"
 #include "tests/store/small_store.h"
 
 namespace moed {
@@ -257,14 +257,10 @@ TEST(StoreWriterTest, RefusesADescriptionThatIsNotLaidOut) {
 TEST(StoreWriterTest, AFullDiskIsAClearErrorThatLeavesNothingBehind) {
   MemoryFolder folder;
   const std::string path = folder / "full.store";
-  rlimit before;
-  getrlimit(RLIMIT_FSIZE, &before);
-  const auto handler = signal(SIGXFSZ, SIG_IGN);
-  const rlimit small{16384, before.rlim_max};
-  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
-  const absl::Status status = StoreWriter::Open(path, SmallDescription(), kSyncAlways).status();
-  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
-  signal(SIGXFSZ, handler);
+  const absl::Status status = [&] {
+    const FileSizeLimit small(16384);
+    return StoreWriter::Open(path, SmallDescription(), kSyncAlways).status();
+  }();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
   EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("full.store.partial"), HasSubstr("bytes are needed")));
   EXPECT_FALSE(Exists(path + ".partial"));
