@@ -187,6 +187,21 @@ TEST(StoreWriterTest, ATornJournalCostsOnlyWork) {
   EXPECT_EQ(OpenWriter(path)->start(), StoreWriter::Start::kFresh);
 }
 
+TEST(StoreWriterTest, AJournalThatCannotBeReadCostsNothing) {
+  MemoryFolder folder;
+  const StoreDescription description = SmallDescription();
+  const std::string path = folder / "unread.store", journal = path + ".partial.journal", aside = folder / "aside";
+  { WritePieces(*OpenWriter(path), description, 9); }
+  const std::string partial = FileContents(path + ".partial");
+  std::filesystem::rename(journal, aside);
+  std::filesystem::create_symlink(journal, journal);
+  const absl::Status status = StoreWriter::Open(path, description, kSyncAlways).status();
+  EXPECT_THAT(std::string(status.message()), HasSubstr(journal)) << status;
+  EXPECT_TRUE(FileContents(path + ".partial") == partial);
+  std::filesystem::rename(aside, journal);
+  EXPECT_EQ(OpenWriter(path)->start(), StoreWriter::Start::kResumed);
+}
+
 TEST(StoreWriterTest, JournalsOnlyAfterEnoughBytesOrTime) {
   MemoryFolder folder;
   const StoreDescription description = SmallDescription();
