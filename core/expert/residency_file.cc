@@ -1,6 +1,7 @@
 #include "core/expert/residency_file.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <fstream>
 #include <string_view>
@@ -55,7 +56,9 @@ absl::Status ParseRecords(std::istream& in, const StoreDescription& store, std::
   absl::flat_hash_set<CachedKey> seen;
   char line[64];
   for (int number = 2;; ++number) {
-    if (!in.getline(line, sizeof(line))) return InvalidArgument("line ", number, ": no last line with the number of records");
+    in.getline(line, sizeof(line));
+    if (in.bad()) return ErrnoError(errno, "cannot be read");
+    if (!in) return InvalidArgument("line ", number, ": no last line with the number of records");
     if (std::string_view(line).starts_with(kEnd)) {
       if (line == absl::StrFormat("%s%d", kEnd, records.size())) return absl::OkStatus();
       return InvalidArgument("line ", number, ": '", line, "' stands after ", records.size());
@@ -77,9 +80,10 @@ absl::Status WriteResidency(const ResidencyFile& file, std::span<const CachedKey
 
 absl::StatusOr<std::vector<CachedKey>> ReadResidency(const ResidencyFile& file, const StoreDescription& store) {
   std::ifstream in(file.path, std::ios::binary);
-  if (!in) return NotFound(file.path, ": cannot be read");
+  if (!in) return ErrnoError(errno, "cannot open ", file.path);
   char header[64] = {};
   in.getline(header, sizeof(header));
+  if (in.bad()) return ErrnoError(errno, "cannot read ", file.path);
   if (!in || !std::string_view(header).starts_with(kHeader))
     return InvalidArgument(file.path, ": is no list of experts in memory");
   if (header != HeaderOf(file.model_hash))

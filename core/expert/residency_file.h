@@ -23,8 +23,8 @@ struct ResidencyFile {
 // full), FAILED_PRECONDITION; each names the file.
 absl::Status WriteResidency(const ResidencyFile& file, std::span<const CachedKey> records);
 
-// NOT_FOUND: there is no such file. FAILED_PRECONDITION: it is another model's. INVALID_ARGUMENT names the line that is no record
-// of this store, or is there twice.
+// FAILED_PRECONDITION: it is another model's. INVALID_ARGUMENT names the line that is no record of this store, or is there twice.
+// The errno's code where it cannot be opened or read.
 absl::StatusOr<std::vector<CachedKey>> ReadResidency(const ResidencyFile& file, const StoreDescription& store);
 
 }  // namespace moed

@@ -1,6 +1,9 @@
 #include "core/io/file.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <utility>
 
@@ -32,6 +35,8 @@ class MemoryFile final : public RandomAccessFile {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<RandomAccessFile>> OpenBuffered(const std::string& path) { return PosixFile::OpenBuffered(path); }
+
+bool IsAbsent(const std::string& path) { return access(path.c_str(), F_OK) != 0 && errno == ENOENT; }
 
 std::unique_ptr<RandomAccessFile> MakeMemoryFile(std::string name, std::string contents) {
   return std::make_unique<MemoryFile>(std::move(name), std::move(contents));

@@ -25,6 +25,8 @@ class RandomAccessFile {
 
 // Through the page cache, for headers and trunks of any alignment.
 absl::StatusOr<std::unique_ptr<RandomAccessFile>> OpenBuffered(const std::string& path);
+// Nothing has this name. What is there and cannot be opened or read is not absent.
+bool IsAbsent(const std::string& path);
 // In memory; tests.
 std::unique_ptr<RandomAccessFile> MakeMemoryFile(std::string name, std::string contents);
 

@@ -9,6 +9,7 @@
 #include "core/base/check.h"
 #include "core/base/status.h"
 #include "core/store/checksum.h"
+#include "core/store/damage.h"
 
 namespace moed {
 namespace {
@@ -401,16 +402,16 @@ std::string EncodeHeader(const StoreDescription& description, const FileLayout& 
 
 absl::StatusOr<StoreHeader> ReadHeader(const RandomAccessFile& file) {
   if (file.size() < kStoreAlignment) {
-    return DataLoss(file.path(), " is truncated: a store has at least ", kStoreAlignment, " bytes, the file has ", file.size());
+    return Damage(file.path(), " is truncated: a store has at least ", kStoreAlignment, " bytes, the file has ", file.size());
   }
   std::string region(kHeaderBytes, '\0');
   MOED_RETURN_IF_ERROR(file.ReadAt(0, std::as_writable_bytes(std::span(region))));
-  MOED_RETURN_IF_ERROR(CheckFixedPart(file, region));
+  MOED_RETURN_IF_ERROR(AsDamage(CheckFixedPart(file, region)));
   const uint64_t description_bytes = GetAt<uint64_t>(region, kDescriptionBytesAt);
   region.resize(std::min<uint64_t>(RoundUp(kHeaderBytes + description_bytes, kStoreAlignment), file.size()));
   MOED_RETURN_IF_ERROR(file.ReadAt(0, std::as_writable_bytes(std::span(region))));
   absl::StatusOr<StoreHeader> header = DecodeHeader(region, description_bytes);
-  if (!header.ok()) return DataLoss(file.path(), " is damaged: ", header.status().message());
+  if (!header.ok()) return Damage(file.path(), " is damaged: ", header.status().message());
   return header;
 }
 

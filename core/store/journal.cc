@@ -5,11 +5,12 @@
 
 #include <cerrno>
 #include <cstring>
-#include <fstream>
-#include <iterator>
+#include <memory>
+#include <span>
 #include <utility>
 
 #include "core/base/status.h"
+#include "core/io/file.h"
 #include "core/store/checksum.h"
 #include "core/store/file_write.h"
 
@@ -41,13 +42,11 @@ bool Same(const Row& a, const Row& b) { return std::memcmp(&a, &b, kRowBytes) ==
 }  // namespace
 
 absl::StatusOr<std::optional<JournalContents>> Journal::Read(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return std::nullopt;
-  const std::string bytes{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  std::vector<Row> rows(bytes.size() / kRowBytes);
-  if (rows.empty()) return std::nullopt;
-  std::memcpy(rows.data(), bytes.data(), rows.size() * kRowBytes);
-  if (!Same(rows[0], HeaderRow(rows[0].words[1]))) return std::nullopt;
+  if (IsAbsent(path)) return std::nullopt;
+  MOED_ASSIGN_OR_RETURN(const std::unique_ptr<RandomAccessFile> file, OpenBuffered(path));
+  std::vector<Row> rows(file->size() / kRowBytes);
+  MOED_RETURN_IF_ERROR(file->ReadAt(0, std::as_writable_bytes(std::span(rows))));
+  if (rows.empty() || !Same(rows[0], HeaderRow(rows[0].words[1]))) return std::nullopt;
   JournalContents contents{rows[0].words[1], {}};
   for (size_t i = 1; i < rows.size(); ++i) {
     const JournalEntry entry{rows[i].words[0], rows[i].words[1]};

@@ -27,7 +27,7 @@ struct JournalContents {
 // Owns the file descriptor; not synchronised.
 class Journal {
  public:
-  // nullopt when there is no journal or its header is not whole.
+  // nullopt when there is no journal or its header is not whole; an error where there is one that cannot be read.
   static absl::StatusOr<std::optional<JournalContents>> Read(const std::string& path);
   // Starts (over) with these contents; synced.
   static absl::StatusOr<Journal> Create(const std::string& path, const JournalContents& contents);

@@ -26,7 +26,7 @@ class ReadBackend;
 class StoreReader {
  public:
   // DATA_LOSS for a truncated or corrupted file, FAILED_PRECONDITION for an unfinished pack or another version, each saying what
-  // was expected and found.
+  // was expected and found; all of these are damage (damage.h), which no error of opening or reading is.
   static absl::StatusOr<std::unique_ptr<StoreReader>> Open(const std::string& path);
   static absl::StatusOr<std::unique_ptr<StoreReader>> Open(std::shared_ptr<const RandomAccessFile> file);
 

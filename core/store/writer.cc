@@ -128,7 +128,7 @@ absl::StatusOr<std::vector<JournalEntry>> StoreWriter::TakeUpCoded(const std::ve
     keep(piece);
   }
   if (ftruncate(fd_, static_cast<off_t>(end)) != 0) return WriteError(errno, "truncate", partial_path_);
-  MOED_RETURN_IF_ERROR(Reserve());
+  MOED_RETURN_IF_ERROR(Reserve(end));
   return kept;
 }
 
@@ -137,10 +137,12 @@ absl::Status StoreWriter::StartClean() {
   if (unlink(journal_path_.c_str()) != 0 && errno != ENOENT) return WriteError(errno, "remove", journal_path_);
   MOED_RETURN_IF_ERROR(SyncFolderOf(journal_path_));
   if (ftruncate(fd_, 0) != 0) return WriteError(errno, "truncate", partial_path_);
-  return Reserve();
+  const absl::Status reserved = Reserve(0);
+  if (!reserved.ok()) unlink(partial_path_.c_str());  // nothing is in it
+  return reserved;
 }
 
-absl::Status StoreWriter::Reserve() {
+absl::Status StoreWriter::Reserve(uint64_t end) {
   const auto bytes = static_cast<off_t>(layout_.file_bytes());
   int error_number;
   do {
@@ -151,10 +153,10 @@ absl::Status StoreWriter::Reserve() {
     if (ftruncate(fd_, bytes) == 0) return absl::OkStatus();
     return WriteError(errno, "extend", partial_path_);
   }
-  absl::Status status = WriteError(error_number, "reserve space for", partial_path_);
-  // Nothing worth keeping yet: give back what was reserved.
-  unlink(partial_path_.c_str());
-  return absl::Status(status.code(), StrCat(status.message(), " (", layout_.file_bytes(), " bytes are needed)"));
+  const absl::Status status = WriteError(error_number, "reserve space for", partial_path_);
+  // Gives back what was reserved.
+  const std::string kept = ftruncate(fd_, static_cast<off_t>(end)) == 0 ? "" : ", and what was reserved stays taken";
+  return absl::Status(status.code(), StrCat(status.message(), " (", layout_.file_bytes(), " bytes are needed)", kept));
 }
 
 absl::Status StoreWriter::Append(size_t piece, std::span<const std::byte> bytes) {

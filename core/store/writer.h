@@ -44,7 +44,7 @@ class StoreWriter {
   };
 
   // `description` complete: laid out (layout.h), tokenizer included. FAILED_PRECONDITION when another writer is at work on
-  // `path`; RESOURCE_EXHAUSTED when the disk has no room for the whole file.
+  // `path`; RESOURCE_EXHAUSTED when the disk has no room for the whole file: what is finished stays for a later writer.
   static absl::StatusOr<std::unique_ptr<StoreWriter>> Open(const std::string& path, const StoreDescription& description,
                                                            const StoreWriterOptions& options);
   ~StoreWriter();
@@ -89,7 +89,8 @@ class StoreWriter {
   absl::Status StartClean();
   absl::StatusOr<std::vector<JournalEntry>> TakeUp();
   uint64_t Identity() const;
-  absl::Status Reserve();
+  // Room for the whole file, which is written up to `end`; that much of it stays where there is none.
+  absl::Status Reserve(uint64_t end);
   absl::Status Append(size_t piece, std::span<const std::byte> bytes);
   absl::Status Write(uint64_t offset, std::span<const std::byte> bytes);
   bool IsCoded(size_t piece) const { return layout_.coded() && piece > layout_.TokenizerPiece(); }

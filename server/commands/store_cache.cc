@@ -11,7 +11,9 @@
 
 #include "absl/strings/str_format.h"
 #include "core/base/status.h"
+#include "core/io/file.h"
 #include "core/store/checksum.h"
+#include "core/store/damage.h"
 #include "core/store/store.h"
 #include "server/commands/child.h"
 
@@ -79,14 +81,14 @@ void RemoveFormerStates(const CachedStore& store) {
   for (const fs::path& path : former) fs::remove(path, error);
 }
 
-// Whether there is a store, and its header is right.
-bool IsThere(const std::string& path) {
-  std::error_code error;
-  if (!fs::exists(path, error)) return false;
+// Whether there is a store, and its header is right. Another file is removed; one that cannot be read is not.
+absl::StatusOr<bool> IsThere(const std::string& path) {
+  if (IsAbsent(path)) return false;
   const absl::Status opened = StoreReader::Open(path).status();
   if (opened.ok()) return true;
+  if (!IsDamage(opened)) return opened;
+  if (unlink(path.c_str()) != 0) return ErrnoError(errno, opened.message(), "; it cannot be removed");
   std::fprintf(stderr, "%s: packed anew\n", std::string(opened.message()).c_str());
-  fs::remove(path, error);
   return false;
 }
 
@@ -142,7 +144,8 @@ absl::StatusOr<std::string> PackOnce(const std::string& folder, const ModelSourc
   const CachedStore store = PlaceInCache(folder, source, pack_flags);
   const PackLock lock(store.lock_path());
   MOED_RETURN_IF_ERROR(Take(lock, store, signals));
-  if (IsThere(store.path)) return store.path;
+  MOED_ASSIGN_OR_RETURN(const bool is_there, IsThere(store.path));
+  if (is_there) return store.path;
   RemoveFormerStates(store);
   std::fprintf(stderr, "packing %s into %s, once\n", source.path.c_str(), store.path.c_str());
   MOED_RETURN_IF_ERROR(RunPack(store.path, source, pack_flags, lock, signals));

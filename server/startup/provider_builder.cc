@@ -1,7 +1,5 @@
 #include "server/startup/provider_builder.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <iterator>
 #include <utility>
@@ -11,6 +9,7 @@
 #include "absl/synchronization/notification.h"
 #include "core/base/byte_size.h"
 #include "core/base/status.h"
+#include "core/io/file.h"
 #include "spdlog/spdlog.h"
 
 namespace moed {
@@ -61,7 +60,7 @@ LearnedFile ProviderBuilder::LearnedStateFile() const {
 }
 
 absl::Status ProviderBuilder::LoadLearned(PresetParts& parts) const {
-  if (config_.learned_state.empty() || access(config_.learned_state.c_str(), F_OK) != 0) return absl::OkStatus();
+  if (config_.learned_state.empty() || IsAbsent(config_.learned_state)) return absl::OkStatus();
   const absl::StatusOr<LearnedTaken> taken = TakeLearned(LearnedStateFile(), [&](LearnedState& state) {
     parts.policy->VisitLearned(state);
     parts.predictor->VisitLearned(state);
@@ -83,8 +82,8 @@ absl::Status ProviderBuilder::LoadResidency(std::vector<CachedKey>& records) {
     return InvalidArgument("--residency: preset ", preset_.row->name,
                            " decides anew what is in memory: there is nothing to keep");
   }
+  if (IsAbsent(config_.residency)) return absl::OkStatus();
   absl::StatusOr<std::vector<CachedKey>> known = ReadResidency(FileOfResidency(), store_.description());
-  if (absl::IsNotFound(known.status())) return absl::OkStatus();
   if (absl::IsFailedPrecondition(known.status()) && config_.replaces_learned) {
     spdlog::warn("--residency: {}; the cache begins empty", StrCat(known.status().message()));
     return absl::OkStatus();

@@ -68,6 +68,14 @@ TEST_F(ResidencyFileTest, DamagedOnesAreRefusedByLine) {
   }
 }
 
+TEST_F(ResidencyFileTest, WhatCannotBeReadIsNotAbsent) {
+  std::filesystem::create_symlink(file_.path, file_.path);
+  EXPECT_THAT(std::string(Read().status().message()), HasSubstr("cannot open " + file_.path + ": Too many levels"));
+  std::filesystem::remove(file_.path);
+  std::filesystem::create_directory(file_.path);
+  EXPECT_THAT(std::string(Read().status().message()), HasSubstr("cannot read " + file_.path + ": Is a directory"));
+}
+
 TEST_F(ResidencyFileTest, WhereItCannotBeWrittenTheOneBeforeStays) {
   const ResidencyFile nowhere{folder_ / "no such folder/residency", 1};
   EXPECT_THAT(std::string(WriteResidency(nowhere, {}).message()), HasSubstr(nowhere.path));

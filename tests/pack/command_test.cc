@@ -320,6 +320,25 @@ TEST(PackCommandTest, AWeightThatIsNoNumberEndsThePack) {
   }
 }
 
+TEST(PackCommandTest, WhatCannotBeThrownAwayHidesNoReason) {
+  TemporaryFolder folder;
+  TinyCheckpoint tiny = MakeTinyCheckpoint("mixtral");
+  const uint16_t nan = 0x7fc0;
+  std::memcpy(tiny.tensors["model.layers.1.block_sparse_moe.experts.3.w3.weight"].bytes.data(), &nan, 2);
+  tiny.Write(folder / "in");
+  const std::string partial = folder / "out.store.partial";
+  WriteContents(partial, "");
+  // What something is mounted on cannot be removed.
+  Command command("moed-pack", {folder / "in", folder / "out.store"}, [&] {
+    return unshare(CLONE_NEWNS) == 0 && mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+           mount(partial.c_str(), partial.c_str(), nullptr, MS_BIND, nullptr) == 0;
+  });
+  const CommandResult result = command.Wait();
+  if (result.exit_code == 77) GTEST_SKIP() << "mounting is not possible here";
+  EXPECT_EQ(result.exit_code, 1) << result.err;
+  EXPECT_THAT(result.err, AllOf(HasSubstr("row 0, column 0"), HasSubstr("cannot remove " + partial)));
+}
+
 TEST(PackCommandTest, AFileSizeLimitIsAClearError) {
   TemporaryFolder folder;
   MakeTinyCheckpoint("mixtral").Write(folder / "in");

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <cstring>
 #include <random>
 
@@ -11,8 +12,10 @@
 #include "core/quant/safetensors_types.h"
 #include "tests/base/damaged_bytes.h"
 #include "tests/base/damaged_json.h"
+#include "tests/io/lying_file.h"
 #include "tests/pack/tiny_checkpoint.h"
 #include "tools/pack/encoder.h"
+#include "tools/pack/unpackable.h"
 
 namespace moed {
 namespace safetensors_test {
@@ -199,10 +202,31 @@ TEST(TensorEncoderTest, NamesTheNumberThatDoesNotFit) {
   TensorEncoder encoder(*executor);
   const auto ignore = [](size_t, std::span<const std::byte>) { return absl::OkStatus(); };
   const MatrixTarget q8{{FormatId::kQ8}};
-  EXPECT_THAT(std::string(encoder.EncodeMatrix((*read)[0], std::span(&q8, 1), ignore).message()),
+  const absl::Status of_matrix = encoder.EncodeMatrix((*read)[0], std::span(&q8, 1), ignore);
+  EXPECT_TRUE(IsUnpackable(of_matrix));
+  EXPECT_THAT(std::string(of_matrix.message()),
               AllOf(HasSubstr("x.safetensors: tensor \"m\""), HasSubstr("row 2777, column 31"), HasSubstr("nan")));
-  EXPECT_THAT(std::string(encoder.EncodeVector((*read)[1], ignore).message()),
-              AllOf(HasSubstr("tensor \"v\""), HasSubstr("element 7 is inf")));
+  const absl::Status of_vector = encoder.EncodeVector((*read)[1], ignore);
+  EXPECT_TRUE(IsUnpackable(of_vector));
+  EXPECT_THAT(std::string(of_vector.message()), AllOf(HasSubstr("tensor \"v\""), HasSubstr("element 7 is inf")));
+}
+
+// Whatever code it has: what is finished is thrown away for weights alone.
+TEST(TensorEncoderTest, AReadThatFailsSaysNothingOfTheWeights) {
+  const std::string bytes = Safetensors({{"m", RandomTensor("BF16", {30, 100}, 3)}, {"v", RandomTensor("F32", {10}, 4)}});
+  const auto file = std::make_shared<LyingFile>("x.safetensors", bytes);
+  auto read = ReadSafetensors(file);
+  ASSERT_TRUE(read.ok());
+  file->FailWithErrno({}, EINVAL);
+  const std::unique_ptr<Executor> executor = MakeThreadPool(2);
+  TensorEncoder encoder(*executor);
+  const auto ignore = [](size_t, std::span<const std::byte>) { return absl::OkStatus(); };
+  const MatrixTarget q8{{FormatId::kQ8}};
+  for (const absl::Status& status :
+       {encoder.EncodeMatrix((*read)[0], {&q8, 1}, ignore), encoder.EncodeVector((*read)[1], ignore)}) {
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+    EXPECT_FALSE(IsUnpackable(status)) << status;
+  }
 }
 
 }  // namespace safetensors_test

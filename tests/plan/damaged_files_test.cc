@@ -76,6 +76,13 @@ TEST_F(DamagedDictionary, InItsDescription) {
                       [&](const std::string& damaged, const std::string& what) { ExpectRefusedOrSane(damaged, what); });
 }
 
+TEST_F(DamagedDictionary, ThatCannotBeReadIsNotMadeAgain) {
+  std::filesystem::remove(file_);
+  std::filesystem::create_symlink(file_, file_);
+  const auto state = unfinished_.Read(kLayers, kExperts);
+  EXPECT_THAT(std::string(state.status().message()), HasSubstr(file_)) << state.status();
+}
+
 TEST_F(DamagedDictionary, NumbersAreNotCutToFit) {
   for (const char* windows : {"4294967298", "2.5", "-2", "1e300"}) {
     std::string damaged = description_;
@@ -107,6 +114,15 @@ TEST(DamagedLosses, AreMeasuredAgain) {
   };
   ForEachTruncation(good, {.step = 5}, read);
   ForEachFlip(good, {.step = 3}, 1, read);
+}
+
+TEST(DamagedLosses, ThatCannotBeReadAreNotMeasuredAgain) {
+  TemporaryFolder folder;
+  const std::string path = folder / "losses";
+  std::filesystem::create_symlink(path, path);
+  const absl::Status status = MeasuredLosses::Open(path, kIdentity).status();
+  EXPECT_THAT(std::string(status.message()), HasSubstr(path)) << status;
+  EXPECT_TRUE(std::filesystem::is_symlink(path)) << "it is left as it was";
 }
 
 }  // namespace

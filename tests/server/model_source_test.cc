@@ -106,5 +106,19 @@ TEST_F(ModelSourceTest, TheCacheIsWhereTheFirstVariableSays) {
   EXPECT_TRUE(fs::is_directory(folder_ / "mine"));
 }
 
+TEST_F(ModelSourceTest, AStoreInTheCacheThatCannotBeReadStaysAndIsNamed) {
+  StopSignals signals;
+  const ModelSource source = ExamineModel(File("m.gguf", "GGUF1")).value();
+  const std::string cache = folder_ / "", path = PlaceInCache(cache, source, {}).path;
+  const auto refused = [&] { return std::string(PackOnce(cache, source, {}, signals).status().message()); };
+  fs::create_symlink(path, path);
+  EXPECT_THAT(refused(), HasSubstr("cannot open " + path));
+  EXPECT_TRUE(fs::is_symlink(path));
+  fs::remove(path);
+  fs::create_directory(path);
+  EXPECT_THAT(refused(), HasSubstr(path + " is not a regular file"));
+  EXPECT_TRUE(fs::is_directory(path));
+}
+
 }  // namespace
 }  // namespace moed

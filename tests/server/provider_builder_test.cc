@@ -137,6 +137,20 @@ TEST_F(ProviderBuilderTest, WhatWasInMemoryOfAnotherModelIsWrittenOverWhereThisO
   EXPECT_TRUE(absl::IsFailedPrecondition(ReadResidency(of_another, ExpertStore::Get().reader().description()).status()));
 }
 
+TEST_F(ProviderBuilderTest, WhatWasKeptAndCannotBeReadIsNotStartedOver) {
+  for (std::string* kept : {&config_.residency, &config_.learned_state}) {
+    *kept = folder_ / "loop";
+    std::filesystem::remove(*kept);
+    std::filesystem::create_symlink(*kept, *kept);
+    builder_ = ProviderBuilder::Choose(config_, ExpertStore::Get().reader(), spec_).value();
+    const MemoryPlan memory{.budget = 1 << 20, .cache = 24 * ExpertStore::Get().record_bytes()};
+    const absl::Status refused =
+        builder_->Open({StoreParts().gate, *reads_, Clock::Real(), Allocator::Host(), {}, nullptr, memory});
+    EXPECT_THAT(MessageText(refused), testing::HasSubstr(*kept)) << refused;
+    kept->clear();
+  }
+}
+
 // What it was asked for uses the engine, which goes before it.
 TEST_F(ProviderBuilderTest, AServedCacheDoesWhatItWasAskedForUntilItsEnd) {
   config_.preset.preset = "auto";

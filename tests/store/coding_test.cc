@@ -5,6 +5,7 @@
 
 #include "core/base/buffer.h"
 #include "core/store/header.h"
+#include "tests/store/file_size_limit.h"
 #include "tests/store/small_store.h"
 
 namespace moed {
@@ -174,6 +175,30 @@ TEST(CodedStoreTest, ResumesAfterEveryPieceToTheSameBytes) {
     ASSERT_TRUE((*writer)->Finish().ok());
     ASSERT_TRUE(FileContents(path) == expected) << "stopped after " << stop;
   }
+}
+
+TEST(CodedStoreTest, WhatIsFinishedStaysWhereTheDiskHasNoRoomForTheRest) {
+  MemoryFolder folder;
+  const StoreDescription description = CodedDescription();
+  const std::string expected = WriteSmallStore(folder / "expected.store", description), path = folder / "full.store";
+  const StoreWriterOptions always{.sync_bytes = 1};
+  const size_t pieces = description.trunk.size() + AllKeys(description).size() * kExpertParts, stop = pieces / 2;
+  WritePieces(**StoreWriter::Open(path, description, always), description, stop);
+  const uint64_t reserved = std::filesystem::file_size(path + ".partial");
+  {
+    const FileSizeLimit small(16384);
+    const absl::Status status = StoreWriter::Open(path, description, always).status();
+    EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("bytes are needed"));
+  }
+  ASSERT_TRUE(std::filesystem::exists(path + ".partial"));
+  EXPECT_LT(std::filesystem::file_size(path + ".partial"), reserved) << "no room is held for what cannot be written";
+  const auto writer = StoreWriter::Open(path, description, always);
+  ASSERT_TRUE(writer.ok()) << writer.status();
+  EXPECT_EQ((*writer)->start(), StoreWriter::Start::kResumed);
+  EXPECT_EQ(WritePieces(**writer, description), pieces - stop);
+  ASSERT_TRUE((*writer)->Finish().ok());
+  EXPECT_TRUE(FileContents(path) == expected);
 }
 
 TEST(CodedStoreTest, NamesWhatIsDamagedAndRefusesLyingLengths) {

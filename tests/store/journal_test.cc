@@ -1,7 +1,9 @@
 // A damaged journal costs work, never a piece: what is read of it is a beginning of what was written.
 #include "core/store/journal.h"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
+
+#include <filesystem>
 
 #include "tests/base/damaged_bytes.h"
 #include "tests/store/small_store.h"
@@ -60,6 +62,19 @@ TEST_F(DamagedJournal, AnyByteFlipped) {
 
 TEST_F(DamagedJournal, Garbled) {
   ForGarbled(good_, {}, 3000, 7, [&](const std::string& damaged, size_t at) { ExpectABeginning(damaged, written_.size(), at); });
+}
+
+TEST_F(DamagedJournal, WhatCannotBeReadIsNotAbsent) {
+  const std::string loop = folder_ / "loop", folder = folder_ / "folder";
+  std::filesystem::create_symlink(loop, loop);
+  std::filesystem::create_directory(folder);
+  for (const std::string& path : {loop, folder, path_ + "/below a file"}) {
+    const absl::Status status = Journal::Read(path).status();
+    EXPECT_THAT(std::string(status.message()), testing::HasSubstr(path)) << status;
+  }
+  const auto absent = Journal::Read(folder_ / "no such file");
+  ASSERT_TRUE(absent.ok()) << absent.status();
+  EXPECT_FALSE(absent->has_value());
 }
 
 TEST_F(DamagedJournal, OfRandomBytesNothingIsRead) {

@@ -2,9 +2,12 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <random>
 
 #include "core/store/checksum.h"
+#include "core/store/damage.h"
 #include "core/store/header.h"
 #include "tests/base/damaged_bytes.h"
 #include "tests/store/small_store.h"
@@ -65,6 +68,7 @@ class StoreReaderTest : public ::testing::Test {
         WithHeader(stored, layout.description_bytes(), [&](std::string& bytes) { std::memcpy(bytes.data() + at, &value, 4); });
     const absl::Status status = OpenBytes(lying).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << expected;
+    EXPECT_TRUE(IsDamage(status)) << expected;
     EXPECT_THAT(std::string(status.message()), HasSubstr(expected));
   }
 
@@ -278,7 +282,21 @@ TEST_F(StoreReaderTest, SaysWhatIsNotAFinishedStoreOfThisVersion) {
   status = OpenBytes("{\"json\": true}" + std::string(5000, ' ')).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("MOEDSTOR"), HasSubstr("{\"json\"")));
-  EXPECT_FALSE(StoreReader::Open("/no/such/store").ok());
+}
+
+TEST_F(StoreReaderTest, WhatIsReadAndIsNoStoreIsDamageAndWhatCannotBeReadIsNot) {
+  MemoryFolder folder;
+  const std::string path = folder / "s", beside = folder / "beside";
+  for (const std::string& bytes : {std::string(), bytes_->substr(0, 5000), std::string(5000, '\0'), std::string(5000, '{'),
+                                   WithHeader([](std::string& bytes) { bytes[8] = 9; })}) {
+    std::ofstream(path, std::ios::binary) << bytes;
+    EXPECT_TRUE(IsDamage(StoreReader::Open(path).status())) << bytes.size();
+  }
+  std::filesystem::create_symlink(beside, beside);
+  for (const std::string& unread : {folder / "none", beside, folder / ""}) {
+    const absl::Status status = StoreReader::Open(unread).status();
+    EXPECT_FALSE(status.ok() || IsDamage(status)) << status;
+  }
 }
 
 // Headers whose checksum fits but whose contents lie: each field, with values that overflow, overlap or ask for much memory.

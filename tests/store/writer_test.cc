@@ -1,13 +1,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <fstream>
 #include <random>
 
+#include "tests/store/file_size_limit.h"
 #include "tests/store/small_store.h"
 
 namespace moed {
@@ -187,6 +187,21 @@ TEST(StoreWriterTest, ATornJournalCostsOnlyWork) {
   EXPECT_EQ(OpenWriter(path)->start(), StoreWriter::Start::kFresh);
 }
 
+TEST(StoreWriterTest, AJournalThatCannotBeReadCostsNothing) {
+  MemoryFolder folder;
+  const StoreDescription description = SmallDescription();
+  const std::string path = folder / "unread.store", journal = path + ".partial.journal", aside = folder / "aside";
+  { WritePieces(*OpenWriter(path), description, 9); }
+  const std::string partial = FileContents(path + ".partial");
+  std::filesystem::rename(journal, aside);
+  std::filesystem::create_symlink(journal, journal);
+  const absl::Status status = StoreWriter::Open(path, description, kSyncAlways).status();
+  EXPECT_THAT(std::string(status.message()), HasSubstr(journal)) << status;
+  EXPECT_TRUE(FileContents(path + ".partial") == partial);
+  std::filesystem::rename(aside, journal);
+  EXPECT_EQ(OpenWriter(path)->start(), StoreWriter::Start::kResumed);
+}
+
 TEST(StoreWriterTest, JournalsOnlyAfterEnoughBytesOrTime) {
   MemoryFolder folder;
   const StoreDescription description = SmallDescription();
@@ -257,14 +272,10 @@ TEST(StoreWriterTest, RefusesADescriptionThatIsNotLaidOut) {
 TEST(StoreWriterTest, AFullDiskIsAClearErrorThatLeavesNothingBehind) {
   MemoryFolder folder;
   const std::string path = folder / "full.store";
-  rlimit before;
-  getrlimit(RLIMIT_FSIZE, &before);
-  const auto handler = signal(SIGXFSZ, SIG_IGN);
-  const rlimit small{16384, before.rlim_max};
-  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
-  const absl::Status status = StoreWriter::Open(path, SmallDescription(), kSyncAlways).status();
-  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
-  signal(SIGXFSZ, handler);
+  const absl::Status status = [&] {
+    const FileSizeLimit small(16384);
+    return StoreWriter::Open(path, SmallDescription(), kSyncAlways).status();
+  }();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
   EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("full.store.partial"), HasSubstr("bytes are needed")));
   EXPECT_FALSE(Exists(path + ".partial"));

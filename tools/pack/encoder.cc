@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "core/base/status.h"
 #include "tools/pack/ordered_work.h"
+#include "tools/pack/unpackable.h"
 
 namespace moed {
 namespace {
@@ -68,7 +70,7 @@ absl::Status CheckFinite(std::span<const float> weights, int cols, int first_row
   const auto bad = std::find_if(weights.begin(), weights.end(), [](float weight) { return !std::isfinite(weight); });
   if (bad == weights.end()) return absl::OkStatus();
   const auto at = static_cast<int64_t>(bad - weights.begin());
-  return InvalidArgument("row ", first_row + at / cols, ", column ", at % cols, " is ", *bad, ", expected a finite number");
+  return Unpackable("row ", first_row + at / cols, ", column ", at % cols, " is ", *bad, ", expected a finite number");
 }
 
 EncodingError ErrorOfFirstPanel(FormatId format, std::span<const std::byte> packed, std::span<const float> weights, int rows,
@@ -106,7 +108,8 @@ int64_t RowsAtOnce(const SourceTensor& source) {
 }
 
 absl::Status InTensor(const SourceTensor& source, const absl::Status& status) {
-  return absl::Status(status.code(), StrCat(source.file->path(), ": tensor \"", source.name, "\": ", status.message()));
+  absl::Status named(status.code(), StrCat(source.file->path(), ": tensor \"", source.name, "\": ", status.message()));
+  return IsUnpackable(status) ? AsUnpackable(std::move(named)) : named;
 }
 
 }  // namespace
@@ -124,8 +127,8 @@ void TensorEncoder::Encode(const MatrixJob& job, Chunk& chunk) {
       chunk.status = CheckFinite(chunk.weights, cols, chunk.first_row);
       KeepRows(*source.type, chunk.raw.data(), chunk.rows, cols, chunk.packed[i].data());
     } else {
-      chunk.status =
-          EncodeRows(targets[i].encoding, chunk.weights.data(), chunk.rows, cols, chunk.packed[i], chunk.first_row, job.feedback);
+      chunk.status = AsUnpackable(EncodeRows(targets[i].encoding, chunk.weights.data(), chunk.rows, cols, chunk.packed[i],
+                                             chunk.first_row, job.feedback));
       if (!chunk.status.ok()) return;
       chunk.errors[i] = ErrorOfFirstPanel(targets[i].encoding.format, chunk.packed[i], chunk.weights, chunk.rows, cols);
     }
@@ -177,7 +180,7 @@ absl::Status TensorEncoder::EncodeVector(const SourceTensor& source, Sink sink, 
   ScaleParts(factor, numbers);
   const auto bad = std::find_if(numbers.begin(), numbers.end(), [](float number) { return !std::isfinite(number); });
   if (bad != numbers.end()) {
-    return InTensor(source, InvalidArgument("element ", bad - numbers.begin(), " is ", *bad, ", expected a finite number"));
+    return InTensor(source, Unpackable("element ", bad - numbers.begin(), " is ", *bad, ", expected a finite number"));
   }
   return sink(0, std::as_bytes(std::span(std::as_const(numbers))));
 }

@@ -41,7 +41,8 @@ class TensorEncoder {
   explicit TensorEncoder(Executor& executor) : executor_(executor) {}
 
   // Reads every row once and packs it as each target says, while what is packed is taken.
-  // Errors name file and tensor; an error of the sink ends it and is returned as it is.
+  // Errors name file and tensor, and those of weights are told apart (unpackable.h); an error of the sink ends it and is returned
+  // as it is.
   absl::Status EncodeMatrices(std::span<const MatrixJob> jobs, JobSink sink);
   absl::Status EncodeMatrix(const SourceTensor& source, std::span<const MatrixTarget> targets, Sink sink);
   // `source` is a vector, or the rows of one, one after the other: the numbers that `spelling` means, as float32. A number that

@@ -30,6 +30,7 @@
 #include "tools/pack/packer.h"
 #include "tools/pack/plan.h"
 #include "tools/pack/report.h"
+#include "tools/pack/unpackable.h"
 #include "tools/terminal/amount.h"
 #include "tools/terminal/command_line.h"
 #include "tools/terminal/interrupt.h"
@@ -221,9 +222,10 @@ absl::Status RunPack(const Flags& flags) {
   if (!errors.ok()) {
     const absl::Status& status = errors.status();
     progress.Break();
-    if (absl::IsInvalidArgument(status)) {  // a weight that cannot be packed: no later run with these inputs gets further
-      MOED_RETURN_IF_ERROR(writer->Discard());
-      return status;
+    if (IsUnpackable(status)) {  // no later run with these inputs gets further
+      const absl::Status discarded = writer->Discard();
+      if (discarded.ok()) return status;
+      return absl::Status(status.code(), StrCat(status.message(), "; ", discarded.message()));
     }
     return absl::Status(status.code(), StrCat(status.message(), "; what is finished is kept in ", flags.output,
                                               ".partial: run the same command again to resume"));

@@ -7,6 +7,7 @@
 #include "core/base/status.h"
 #include "core/quant/half.h"
 #include "core/quant/safetensors_types.h"
+#include "tools/pack/unpackable.h"
 
 namespace moed {
 namespace {
@@ -197,7 +198,7 @@ class PackedSource final : public RowSource {
       DecodeRow(*t_.scale_type, raw.data(), static_cast<int>(groups), scales.data());
       for (uint64_t column = 0; column < t_.cols; column += columns, out += t_.type->block_bytes) {
         const float number = scales[column / t_.group];
-        if (!(std::fabs(number) <= kMostScale)) return InvalidArgument(t_.scales.file->path(), ": a scale is ", number);
+        if (!(std::fabs(number) <= kMostScale)) return Unpackable(t_.scales.file->path(), ": a scale is ", number);
         const uint16_t scale = FloatToFloat16(number);
         std::memcpy(out, &scale, sizeof scale);
         out[sizeof scale] = kZero;
@@ -254,9 +255,9 @@ absl::Status CheckNvfp4Scales(std::span<const std::byte> scales, uint64_t row, u
   constexpr std::byte kMost{0x7e};
   for (uint64_t i = 0; i < scales.size(); ++i) {
     if (scales[i] <= kMost) continue;
-    return InvalidArgument("the scale of row ", row, " from column ", first_column + 16 * i, " on is the byte ",
-                           static_cast<int>(scales[i]), " of e4m3, expected a number that is not negative: 0 to ",
-                           static_cast<int>(kMost));
+    return Unpackable("the scale of row ", row, " from column ", first_column + 16 * i, " on is the byte ",
+                      static_cast<int>(scales[i]), " of e4m3, expected a number that is not negative: 0 to ",
+                      static_cast<int>(kMost));
   }
   return absl::OkStatus();
 }

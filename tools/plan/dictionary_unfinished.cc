@@ -7,6 +7,7 @@
 #include "core/base/json_value.h"
 #include "core/base/status.h"
 #include "core/expert/plan_reader.h"
+#include "core/io/file.h"
 #include "nlohmann/json.hpp"
 #include "tools/plan/plan_writer.h"
 
@@ -73,8 +74,7 @@ absl::Status UnfinishedDictionary::Write(const DictionaryState& state) {
 }
 
 absl::StatusOr<DictionaryState> UnfinishedDictionary::Read(int layers, int experts) const {
-  std::error_code ignored;
-  if (!std::filesystem::exists(Description(), ignored)) return DictionaryState{};
+  if (IsAbsent(Description())) return DictionaryState{};
   const absl::StatusOr<std::string> text = ReadPlanFile(Description());
   absl::StatusOr<DictionaryState> state = text.ok() ? Parse(*text, identity_) : text.status();
   if (absl::IsFailedPrecondition(state.status())) return Annotate(state.status(), Description());
