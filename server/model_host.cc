@@ -56,7 +56,7 @@ absl::Status ModelHost::Start() {
   const auto change = std::make_shared<ModelChange>(parts_.clock);
   {
     absl::MutexLock lock(&mutex_);
-    change_ = change;  // nobody else's meanwhile
+    change_ = change;  // nobody else's: none is begun before started_
   }
   const absl::Status loaded = LoadOpened(*change);
   change->End(loaded);
@@ -68,6 +68,7 @@ absl::Status ModelHost::Start() {
 
 absl::StatusOr<std::shared_ptr<ModelChange>> ModelHost::Begin(Job job, bool wants_none) {
   if (ending_) return absl::UnavailableError("the server is ending");
+  if (!started_) return FailedPrecondition("the server is starting: ask again when its model is loaded");
   if (change_ != nullptr) return FailedPrecondition("a model is being loaded or unloaded: ask again when it is done");
   if (wants_none && has_model_) return FailedPrecondition("a model is loaded: unload it first, or have it replaced");
   job_ = std::move(job);
@@ -96,12 +97,11 @@ absl::StatusOr<std::shared_ptr<ModelChange>> ModelHost::Load(const ModelOrder& o
 absl::StatusOr<std::shared_ptr<ModelChange>> ModelHost::Unload(std::optional<absl::Duration> drain_limit) {
   const absl::Duration limit = drain_limit.value_or(absl::Seconds(config_.drain_seconds));
   absl::MutexLock lock(&mutex_);
-  if (!started_) return FailedPrecondition("the server is starting: no model is loaded yet");
-  if (change_ != nullptr && !has_model_) {
+  if (started_ && !has_model_) {
+    if (change_ == nullptr) return FailedPrecondition("no model is loaded");
     change_->Cancel(absl::CancelledError("the load was cancelled by Control.UnloadModel"));
     return change_;
   }
-  if (change_ == nullptr && !has_model_) return FailedPrecondition("no model is loaded");
   return Begin(
       [this, limit](ModelChange& change) { return DoUnload(NoModel("Control.UnloadModel took it out", false), limit, change); },
       false);

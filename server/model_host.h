@@ -37,7 +37,7 @@ struct ModelHostParts {  // all outlive the host
   std::function<void(const absl::Status&)> exit;  // the process is to end, and with this error
 };
 
-// Open, Start, then Load and Unload at any time from any thread, then EndChanges and what follows it.
+// Open, Start, EndChanges and what follows it, in this order; after Open, Load and Unload at any time from any thread.
 class ModelHost {
  public:
   ModelHost(const Config& config, const ModelHostParts& parts);
@@ -47,7 +47,8 @@ class ModelHost {
   absl::Status Open();
   absl::Status Start();
 
-  // Begin a change, or say at once why not: FAILED_PRECONDITION while there is another one, or a model and no `replace`.
+  // Begin a change, or say at once why not: FAILED_PRECONDITION until Start has returned, while there is another change, or a
+  // model and no `replace`.
   absl::StatusOr<std::shared_ptr<ModelChange>> Load(const ModelOrder& order);
   // Of a load under way it cancels the load.
   absl::StatusOr<std::shared_ptr<ModelChange>> Unload(std::optional<absl::Duration> drain_limit);

@@ -1,6 +1,5 @@
 #include "core/engine/admission.h"
 
-#include <algorithm>
 #include <string_view>
 #include <utility>
 
@@ -20,9 +19,14 @@ absl::Status Admission::Check(const std::string& name, const std::string& sessio
 
 RequestId Admission::Admit(const std::string& name, const std::string& session) {
   const RequestId id(++last_id_);
-  ids_.insert(id);
-  names_.emplace(name, id);
-  if (!session.empty()) busy_sessions_.insert(session);
+  try {
+    ids_.insert(id);
+    names_.emplace(name, id);
+    if (!session.empty()) busy_sessions_.insert(session);
+  } catch (...) {
+    Release(id, name, session);
+    throw;
+  }
   return id;
 }
 
@@ -37,9 +41,9 @@ void Admission::Close(absl::Status reason) {
 }
 
 void Admission::ListBusy(size_t most, std::vector<SessionInfo>& out) const {
-  for (const std::string& session : busy_sessions_) out.push_back({.name = session, .busy = true});
-  std::sort(out.begin(), out.end(), [](const SessionInfo& a, const SessionInfo& b) { return a.name < b.name; });
-  if (out.size() > most) out.resize(most);
+  for (auto session = busy_sessions_.begin(); session != busy_sessions_.end() && out.size() < most; ++session) {
+    out.push_back({.name = *session, .busy = true});
+  }
 }
 
 std::optional<RequestId> Admission::Find(const std::string& name) const {

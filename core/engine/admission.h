@@ -2,12 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/base/ids.h"
@@ -24,7 +24,7 @@ class Admission {
   // `name` of a request is "TENANT/NAME" where it has a tenant. ABORTED, ALREADY_EXISTS, RESOURCE_EXHAUSTED, UNAVAILABLE as
   // Engine::Submit says. "" = no session.
   absl::Status Check(const std::string& name, const std::string& session) const;
-  RequestId Admit(const std::string& name, const std::string& session);  // after an OK Check
+  RequestId Admit(const std::string& name, const std::string& session);  // after an OK Check; when it throws nobody came in
   void Release(RequestId id, const std::string& name, const std::string& session);
 
   // No one comes in any more; the first reason stays.
@@ -43,9 +43,10 @@ class Admission {
   const int capacity_;
   absl::Status closed_;
   uint64_t last_id_ = 0;
-  absl::flat_hash_map<std::string, RequestId> names_;
-  absl::flat_hash_set<RequestId> ids_;
-  absl::flat_hash_set<std::string> busy_sessions_;
+  // Not Abseil's tables, which are broken once memory ran out as they grew.
+  std::map<std::string, RequestId> names_;
+  std::set<RequestId> ids_;
+  std::set<std::string> busy_sessions_;
 };
 
 }  // namespace moed

@@ -22,33 +22,34 @@ absl::StatusOr<RequestId> Intake::Submit(
   absl::MutexLock lock(&mutex_);
   const size_t owner = tenants_.Know(request.tenant, request.tenant_limits);
   const std::string name = NameOf(request);
-  if (const absl::Status admitted = admission_.Check(name, request.session_id); !admitted.ok()) {
+  const std::string session = request.session_id;  // `build` may have taken the request apart when it throws
+  if (const absl::Status admitted = admission_.Check(name, session); !admitted.ok()) {
     if (absl::IsResourceExhausted(admitted)) tenants_.CountRefused(owner);
     return admitted;
   }
-  const Sequence* known = sessions_.Find(request.session_id);
+  const Sequence* known = sessions_.Find(session);
   const auto held = known == nullptr ? std::nullopt : std::optional<int>(static_cast<int>(known->tokens.size()));
   MOED_RETURN_IF_ERROR(CheckSession(request, limits, held));
   MOED_RETURN_IF_ERROR(tenants_.Check(owner, request.arrival_nanos));
 
-  std::unique_ptr<Sequence> sequence = sessions_.Take(request.session_id);
+  std::unique_ptr<Sequence> sequence = sessions_.Take(session);
   if (sequence == nullptr) {
     sequence = std::make_unique<Sequence>();
     sequence->id = SequenceId(++last_sequence_);
-    sequence->session = request.session_id;
+    sequence->session = session;
   }
   sequence->owner = owner;
   const auto prompt_tokens = static_cast<int>(request.prompt.size());
   RequestId id;
   try {
     sequence->Begin(request.prompt, request.whole_prompt);
-    id = admission_.Admit(name, request.session_id);
     incoming_.reserve(incoming_.size() + 1);
+    id = admission_.Admit(name, session);
     incoming_.push_back(build(id, sequence));
     incoming_.back()->owner = owner;
     incoming_.back()->charged_tokens = prompt_tokens;
   } catch (...) {
-    admission_.Release(id, name, request.session_id);
+    admission_.Release(id, name, session);
     sequence->TakeBack();
     if (known != nullptr) sessions_.Keep(std::move(sequence));
     throw;

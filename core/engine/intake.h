@@ -34,7 +34,8 @@ class Intake {
 
   // Callers' threads.
   // `request` was checked but for its session. `build` makes the live request from the id and the sequence, which has begun with
-  // its prompt. When it throws, nothing has happened.
+  // its prompt; it may take `request` apart, and takes the sequence when nothing can fail any more. When it throws, nothing has
+  // happened.
   absl::StatusOr<RequestId> Submit(const EngineRequest& request, const EngineLimits& limits,
                                    absl::FunctionRef<std::unique_ptr<LiveRequest>(RequestId, std::unique_ptr<Sequence>&)> build);
   bool Cancel(RequestId id, absl::Status status);

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "core/base/status.h"
+#include "core/base/utf8.h"
 #include "core/expert/routing.h"
 
 namespace moed {
@@ -78,30 +79,6 @@ absl::Status CheckToken(std::string_view field, size_t index, TokenId token, int
   return InvalidArgument(field, "[", index, "]: token ", token.value(), " is not in the vocabulary [0, ", vocabulary - 1, "]");
 }
 
-// Length of the character that `text` begins with; 0 when it is no UTF-8 (too long forms, surrogates and truncation included).
-size_t CharacterBytes(std::string_view text) {
-  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned char lead = byte(0);
-  if (lead < 0x80) return 1;
-  const size_t length = lead >= 0xc2 && lead < 0xe0 ? 2 : lead >= 0xe0 && lead < 0xf0 ? 3 : lead >= 0xf0 && lead < 0xf5 ? 4 : 0;
-  if (length == 0 || text.size() < length) return 0;
-  for (size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xc0) != 0x80) return 0;
-  }
-  const bool wrong = (lead == 0xe0 && byte(1) < 0xa0) || (lead == 0xed && byte(1) > 0x9f) || (lead == 0xf0 && byte(1) < 0x90) ||
-                     (lead == 0xf4 && byte(1) > 0x8f);
-  return wrong ? 0 : length;
-}
-
-bool IsUtf8(std::string_view text) {
-  while (!text.empty()) {
-    const size_t bytes = CharacterBytes(text);
-    if (bytes == 0) return false;
-    text.remove_prefix(bytes);
-  }
-  return true;
-}
-
 absl::Status CheckSampling(const SamplingParams& sampling, const EngineLimits& limits) {
   for (const SamplingRule& rule : kSamplingRules) MOED_RETURN_IF_ERROR(CheckRange(rule.field, sampling.*rule.value, rule.range));
   MOED_RETURN_IF_ERROR(CheckRange("sampling.top_k", sampling.top_k, {0, std::numeric_limits<int>::max()}));
@@ -122,7 +99,7 @@ absl::Status CheckStopping(const StoppingParams& stopping, const EngineLimits& l
   for (size_t i = 0; i < stopping.stop_strings.size(); ++i) {
     const std::string field = StrCat("stopping.stop_strings[", i, "]");
     MOED_RETURN_IF_ERROR(CheckBytes(field, stopping.stop_strings[i], 1, limits.request.stop_string_bytes));
-    if (!IsUtf8(stopping.stop_strings[i])) return InvalidArgument(field, ": not UTF-8");
+    if (!IsValidUtf8(stopping.stop_strings[i])) return InvalidArgument(field, ": not UTF-8");
   }
   MOED_RETURN_IF_ERROR(CheckCount("stopping.stop_token_ids", stopping.stop_tokens.size(), limits.request.stop_tokens));
   for (size_t i = 0; i < stopping.stop_tokens.size(); ++i) {

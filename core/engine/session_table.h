@@ -3,12 +3,12 @@
 
 #include <cstdint>
 #include <list>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/functional/function_ref.h"
 #include "core/base/fidelity.h"
 #include "core/base/ids.h"
@@ -69,8 +69,8 @@ class SessionTable {
   std::unique_ptr<Sequence> Remove(Idle::iterator at);
   const int capacity_;
   Idle idle_;
-  absl::flat_hash_map<std::string, Idle::iterator> by_name_;
-  absl::flat_hash_map<uint64_t, size_t> by_owner_;  // how many; never 0
+  std::map<std::string, Idle::iterator> by_name_;  // as Admission's tables
+  std::map<uint64_t, size_t> by_owner_;            // how many; never 0
 };
 
 }  // namespace moed

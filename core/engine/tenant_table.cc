@@ -1,6 +1,7 @@
 #include "core/engine/tenant_table.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/base/clock.h"
 #include "core/base/retry_after.h"
@@ -15,13 +16,27 @@ constexpr int64_t kShareOfFreeQueue = 4;
 
 size_t TenantTable::Know(const std::string& name, const TenantLimits& limits) {
   if (name.empty()) return 0;
-  const auto [found, is_new] = owners_.emplace(name, tenants_.size());
-  if (is_new) tenants_.emplace_back().info.name = name;
+  auto found = owners_.find(name);
+  if (found == owners_.end()) found = Add(name);
   Tenant& tenant = tenants_[found->second];
   const auto& tokens = limits.tokens_per_minute;
   if (tokens) tenant.level = tenant.info.limits.tokens_per_minute ? std::min<double>(tenant.level, *tokens) : *tokens;
   tenant.info.limits = limits;
   return found->second;
+}
+
+// Where it throws neither has the name.
+TenantTable::Owners::iterator TenantTable::Add(std::string name) {
+  Tenant tenant;
+  tenant.info.name = name;
+  const auto added = owners_.emplace(std::move(name), tenants_.size()).first;
+  try {
+    tenants_.push_back(std::move(tenant));
+  } catch (...) {
+    owners_.erase(added);
+    throw;
+  }
+  return added;
 }
 
 size_t TenantTable::Find(const std::string& name) const {

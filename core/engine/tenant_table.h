@@ -2,11 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "core/base/tenant_limits.h"
 #include "core/engine/engine.h"
@@ -49,6 +49,8 @@ class TenantTable {
     double level = 0;  // tokens that it may still ask for; below 0: it has had more
     int64_t filled_nanos = 0;
   };
+  using Owners = std::map<std::string, size_t>;  // as Admission's tables
+  Owners::iterator Add(std::string name);
   static int Waiting(const Tenant& tenant) { return tenant.live > tenant.info.running ? tenant.live - tenant.info.running : 0; }
   absl::Status CheckTokens(Tenant& tenant, int64_t now_nanos) const;
   void Spend(Tenant& tenant, int tokens) const;
@@ -58,7 +60,7 @@ class TenantTable {
   int live_ = 0;
   int running_ = 0;
   std::vector<Tenant> tenants_;  // [owner]
-  absl::flat_hash_map<std::string, size_t> owners_;
+  Owners owners_;
 };
 
 }  // namespace moed

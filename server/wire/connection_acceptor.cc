@@ -32,6 +32,7 @@ constexpr int kUnacknowledgedMs = 30000;  // then a connection is dead
 // While more comes in than there should be, connections are taken no faster than those that send too much are ended.
 constexpr std::chrono::milliseconds kBetweenConnections(50);
 constexpr int kLookAgainMs = 5;
+constexpr int kAfterFailureMs = 50;  // what lacks then, descriptors or memory, others have to give back
 
 int OpenSpare() { return open("/dev/null", O_RDONLY | O_CLOEXEC); }
 
@@ -165,31 +166,38 @@ void ConnectionAcceptor::Loop() {
     if (polled.front().revents != 0) return;
     next = Clock::now() + kBetweenConnections;
     for (size_t i = 1; i < polled.size(); ++i) {
-      if (polled[i].revents != 0) Accept(polled[i].fd);
+      if (polled[i].revents != 0 && !Accept(polled[i].fd)) poll(polled.data(), 1, kAfterFailureMs);
     }
   }
 }
 
-void ConnectionAcceptor::Accept(int listener) {
-  int connection = accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
-  if (connection < 0 && (errno == EMFILE || errno == ENFILE) && spare_ >= 0) {
-    close(spare_);
-    connection = accept4(listener, nullptr, nullptr, SOCK_CLOEXEC);
-    if (connection >= 0) close(connection);
-    spare_ = OpenSpare();
-    ++refused_;
-    return;
-  }
-  if (connection < 0) return;
+bool ConnectionAcceptor::Accept(int listener) {
+  if (spare_ < 0) spare_ = OpenSpare();
+  const int connection = accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+  if (connection < 0 && (errno == EMFILE || errno == ENFILE)) return CloseNext(listener);
+  if (connection < 0) return errno == EAGAIN || errno == ECONNABORTED || errno == EINTR;
   if (!HasRoom()) {
     if (refused_++ == 0) spdlog::warn("{} connections are open: more are closed at once (--max-connections)", max_connections_);
     close(connection);
-    return;
+    return true;
   }
   const int on = 1;
   setsockopt(connection, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
   setsockopt(connection, IPPROTO_TCP, TCP_USER_TIMEOUT, &kUnacknowledgedMs, sizeof(kUnacknowledgedMs));
   take_(connection);
+  return true;
+}
+
+bool ConnectionAcceptor::CloseNext(int listener) {
+  if (spare_ < 0) return false;
+  close(spare_);  // another thread may be the one that gets it
+  const int connection = accept4(listener, nullptr, nullptr, SOCK_CLOEXEC);
+  if (connection >= 0) {
+    ++refused_;
+    close(connection);
+  }
+  spare_ = OpenSpare();
+  return connection >= 0;
 }
 
 // Connections end without a word here, so that they are counted anew where there might be too many.

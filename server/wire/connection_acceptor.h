@@ -33,14 +33,16 @@ class ConnectionAcceptor {
  private:
   ConnectionAcceptor(Address address, std::vector<int> listeners, int max_connections);
   void Loop();
-  void Accept(int listener);
+  // False where the connection stays, and another try at once would fail, too.
+  bool Accept(int listener);
+  bool CloseNext(int listener);  // in the place of the spare descriptor
   bool HasRoom();
 
   const Address address_;  // with the port that was bound
   const int max_connections_;
   std::vector<int> listeners_;
   const int wake_;  // eventfd
-  int spare_;       // given up for a moment where descriptors have run out
+  int spare_;       // given up for a moment where descriptors have run out; -1: there was none to have it again
   int room_ = 0;    // that there is for sure
   std::atomic<uint64_t> refused_{0};
   std::function<void(int)> take_;
