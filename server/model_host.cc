@@ -141,7 +141,7 @@ absl::Status ModelHost::CheckBeside(const Config& config) const {
 
 absl::Status ModelHost::DoLoad(Config config, absl::Duration drain_limit, ModelChange& change) {
   MOED_RETURN_IF_ERROR(change.CheckCancelled());
-  config.replaces_learned = true;
+  config.follows_another = true;
   if (!config_.record_routing.empty()) config.record_routing = NextTraceFolder(config_.record_routing);
   spdlog::info("loading {}", config.store);
   if (model_ != nullptr) {

@@ -51,12 +51,12 @@ struct Config {
   std::string backend = "auto";
   std::optional<int> max_connections;  // absent: as many as the memory beside the budget has room for
 
-  std::string kv_spill;           // "" = off: a folder
-  std::string trace;              // "" = off
-  std::string learned_state;      // "" = nothing is kept
-  bool replaces_learned = false;  // no setting of its own: what another model left is no error, and is written over
-  std::string residency;          // "" = nothing is kept
-  std::string record_routing;     // "" = off
+  std::string kv_spill;          // "" = off: a folder
+  std::string trace;             // "" = off
+  std::string learned_state;     // "" = nothing is kept
+  bool follows_another = false;  // no setting of its own: files of what another model has learned stay, its own lie beside them
+  std::string residency;         // "" = nothing is kept
+  std::string record_routing;    // "" = off
   std::string log_level = "info";
   std::string request_log;  // "" = with the normal log; "off"
   bool reflection = false;

@@ -1,7 +1,9 @@
 #include "server/startup/provider_builder.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <iterator>
+#include <system_error>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
@@ -13,9 +15,27 @@
 #include "spdlog/spdlog.h"
 
 namespace moed {
+namespace {
+
+// What was left aside would be gone once the file is written again. A copy that is there already is of more.
+absl::Status KeepWhole(const std::string& path) {
+  const std::string copy = path + ".whole";
+  std::error_code error;
+  if (!std::filesystem::copy_file(path, copy, std::filesystem::copy_options::skip_existing, error) && error)
+    return FailedPrecondition("--learned-state: ", copy, ", a copy of what is left aside, cannot be made: ", error.message());
+  spdlog::info("{} keeps what was left aside", copy);
+  return absl::OkStatus();
+}
+
+}  // namespace
 
 ProviderBuilder::ProviderBuilder(const Config& config, const StoreReader& store, const ModelSpec& spec)
-    : config_(config), store_(store), spec_(spec), router_{spec.top_k, spec.hidden, spec.encoder_layers()} {}
+    : config_(config),
+      store_(store),
+      spec_(spec),
+      router_{spec.top_k, spec.hidden, spec.encoder_layers()},
+      learned_state_(config.learned_state),
+      residency_(config.residency) {}
 
 absl::StatusOr<std::unique_ptr<ProviderBuilder>> ProviderBuilder::Choose(const Config& config, const StoreReader& store,
                                                                          const ModelSpec& spec) {
@@ -55,25 +75,34 @@ absl::Status ProviderBuilder::Open(const Dependencies& around) {
   return absl::OkStatus();
 }
 
-LearnedFile ProviderBuilder::LearnedStateFile() const {
-  return {config_.learned_state, store_.model_hash(), LearnersOf(preset_)};
-}
+LearnedFile ProviderBuilder::LearnedStateFile() const { return {learned_state_, store_.model_hash(), LearnersOf(preset_)}; }
 
-absl::Status ProviderBuilder::LoadLearned(PresetParts& parts) const {
-  if (config_.learned_state.empty() || IsAbsent(config_.learned_state)) return absl::OkStatus();
-  const absl::StatusOr<LearnedTaken> taken = TakeLearned(LearnedStateFile(), [&](LearnedState& state) {
-    parts.policy->VisitLearned(state);
-    parts.predictor->VisitLearned(state);
-  });
-  const bool of_another = absl::IsFailedPrecondition(taken.status()) && config_.replaces_learned;
-  if (absl::IsOutOfRange(taken.status()) || of_another) {
+absl::Status ProviderBuilder::LoadLearned(PresetParts& parts) {
+  if (learned_state_.empty() || IsAbsent(learned_state_)) return absl::OkStatus();
+  const auto take = [&] {
+    return TakeLearned(LearnedStateFile(), [&](LearnedState& state) {
+      parts.policy->VisitLearned(state);
+      parts.predictor->VisitLearned(state);
+    });
+  };
+  absl::StatusOr<LearnedTaken> taken = take();
+  if (absl::IsFailedPrecondition(taken.status()) && config_.follows_another) {
+    learned_state_ = BesideAnothers(learned_state_);
+    if (IsAbsent(learned_state_)) return absl::OkStatus();
+    taken = take();
+  }
+  if (absl::IsOutOfRange(taken.status())) {
     spdlog::warn("--learned-state: {}; learning starts anew", StrCat(taken.status().message()));
     return absl::OkStatus();
   }
   MOED_RETURN_IF_ERROR(Annotate(taken.status(), "--learned-state"));
-  spdlog::info("taken up from {}: {} of what was learned; {} start anew, since their size has changed", config_.learned_state,
+  spdlog::info("taken up from {}: {} of what was learned; {} start anew, since their size has changed", learned_state_,
                FormatBytes(taken->taken_bytes), FormatBytes(taken->left_bytes));
-  return absl::OkStatus();
+  return taken->left_bytes == 0 ? absl::OkStatus() : KeepWhole(learned_state_);
+}
+
+std::string ProviderBuilder::BesideAnothers(const std::string& path) const {
+  return StrCat(path, ".", absl::Hex(store_.model_hash(), absl::kZeroPad16));
 }
 
 absl::Status ProviderBuilder::LoadResidency(std::vector<CachedKey>& records) {
@@ -82,14 +111,15 @@ absl::Status ProviderBuilder::LoadResidency(std::vector<CachedKey>& records) {
     return InvalidArgument("--residency: preset ", preset_.row->name,
                            " decides anew what is in memory: there is nothing to keep");
   }
-  if (IsAbsent(config_.residency)) return absl::OkStatus();
+  if (IsAbsent(residency_)) return absl::OkStatus();
   absl::StatusOr<std::vector<CachedKey>> known = ReadResidency(FileOfResidency(), store_.description());
-  if (absl::IsFailedPrecondition(known.status()) && config_.replaces_learned) {
-    spdlog::warn("--residency: {}; the cache begins empty", StrCat(known.status().message()));
-    return absl::OkStatus();
+  if (absl::IsFailedPrecondition(known.status()) && config_.follows_another) {
+    residency_ = BesideAnothers(residency_);
+    if (IsAbsent(residency_)) return absl::OkStatus();
+    known = ReadResidency(FileOfResidency(), store_.description());
   }
   MOED_RETURN_IF_ERROR(Annotate(known.status(), "--residency"));
-  spdlog::info("{} experts were in memory when {} was written: they are read first", known->size(), config_.residency);
+  spdlog::info("{} experts were in memory when {} was written: they are read first", known->size(), residency_);
   absl::MutexLock lock(&residency_mutex_);
   kept_residency_ = records = *std::move(known);
   return absl::OkStatus();

@@ -73,16 +73,18 @@ class ProviderBuilder {
  private:
   ProviderBuilder(const Config& config, const StoreReader& store, const ModelSpec& spec);
   LearnedFile LearnedStateFile() const;
-  ResidencyFile FileOfResidency() const { return {config_.residency, store_.model_hash()}; }
-  absl::Status LoadLearned(PresetParts& parts) const;
+  ResidencyFile FileOfResidency() const { return {residency_, store_.model_hash()}; }
+  absl::Status LoadLearned(PresetParts& parts);
   absl::Status LoadResidency(std::vector<CachedKey>& records);
   absl::Status StartRecording();
+  std::string BesideAnothers(const std::string& path) const;
 
   const Config& config_;
   const StoreReader& store_;
   const ModelSpec& spec_;
   const GateShape router_;
   PresetSetup preset_;
+  std::string learned_state_, residency_;      // files; beside those of the configuration where they are another model's
   std::unique_ptr<RoutingRecorder> recorder_;  // null: nothing is recorded
   std::unique_ptr<CachingProvider> provider_;
   absl::Mutex learned_mutex_;

@@ -2,10 +2,14 @@
 #include "server/startup/provider_builder.h"
 
 #include <atomic>
+#include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <thread>
 
 #include "core/expert/residency_file.h"
+#include "core/store/checksum.h"
 #include "server/served_cache.h"
 #include "spdlog/spdlog.h"
 #include "tests/engine/scripted_engine.h"
@@ -25,8 +29,8 @@ class ProviderBuilderTest : public testing::Test {
   }
 
   // With a cache of so many records; one sequence is started.
-  CachingProvider& Open(int records) {
-    const MemoryPlan memory{.budget = 1 << 20, .cache = records * ExpertStore::Get().record_bytes()};
+  CachingProvider& Open(int records, uint64_t budget = 1 << 20) {
+    const MemoryPlan memory{.budget = budget, .cache = records * ExpertStore::Get().record_bytes()};
     builder_ = ProviderBuilder::Choose(config_, ExpertStore::Get().reader(), spec_).value();
     const absl::Status opened =
         builder_->Open({StoreParts().gate, *reads_, Clock::Real(), Allocator::Host(), {}, nullptr, memory});
@@ -34,6 +38,8 @@ class ProviderBuilderTest : public testing::Test {
     builder_->provider().OnSequenceStart(kSession);
     return builder_->provider();
   }
+
+  std::ptrdiff_t Files() const { return std::distance(std::filesystem::directory_iterator(folder_ / "."), {}); }
 
   MemoryFolder folder_;
   std::shared_ptr<LyingFile> file_ = StoreFile();
@@ -119,7 +125,7 @@ TEST_F(ProviderBuilderTest, ReadsFirstWhatWasInMemory) {
   EXPECT_EQ(listed().front(), (CachedKey{kFirst, 4}));
 }
 
-TEST_F(ProviderBuilderTest, WhatWasInMemoryOfAnotherModelIsWrittenOverWhereThisOneTookItsPlace) {
+TEST_F(ProviderBuilderTest, WhatWasInMemoryOfAnotherModelStaysWhereThisOneTookItsPlace) {
   config_.residency = folder_ / "residency";
   const ResidencyFile of_another{config_.residency, ExpertStore::Get().reader().model_hash() + 1};
   const std::vector<CachedKey> records = {{kFirst, 2}};
@@ -131,10 +137,54 @@ TEST_F(ProviderBuilderTest, WhatWasInMemoryOfAnotherModelIsWrittenOverWhereThisO
   EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
   EXPECT_THAT(MessageText(refused), testing::HasSubstr("--residency"));
   EXPECT_EQ(*ReadResidency(of_another, ExpertStore::Get().reader().description()), records) << "it is left as it was";
-  config_.replaces_learned = true;
+  config_.follows_another = true;
   RunLayer(Open(5), kFirst, {4});
   ASSERT_TRUE(builder_->KeepResidency().ok());
-  EXPECT_TRUE(absl::IsFailedPrecondition(ReadResidency(of_another, ExpertStore::Get().reader().description()).status()));
+  EXPECT_EQ(*ReadResidency(of_another, ExpertStore::Get().reader().description()), records);
+  Open(5);
+  EXPECT_EQ(builder_->kept_records(), 1u) << "its own lies beside it";
+}
+
+TEST_F(ProviderBuilderTest, WhatAnotherModelHasLearnedStaysWhereThisOneTookItsPlace) {
+  config_.preset.preset = "auto";
+  config_.learned_state = folder_ / "learned";
+  RunLayer(Open(24), kFirst, {1, 2});
+  ASSERT_TRUE(builder_->Finish().ok());
+  std::string anothers = FileContents(config_.learned_state);
+  anothers[8] = static_cast<char>(anothers[8] + 1);  // of the model's hash
+  const uint64_t sum = Checksum(std::as_bytes(std::span(anothers).first(anothers.size() - sizeof(uint64_t))));
+  std::memcpy(&anothers[anothers.size() - sizeof(sum)], &sum, sizeof(sum));
+  std::ofstream(config_.learned_state, std::ios::binary) << anothers;
+  config_.follows_another = true;
+  for (int turn = 0; turn < 2; ++turn) {
+    RunLayer(Open(24), kFirst, {1, 2});
+    ASSERT_TRUE(builder_->Finish().ok());
+    EXPECT_EQ(FileContents(config_.learned_state), anothers);
+    EXPECT_EQ(Files(), 2) << "its own beside it";
+  }
+}
+
+TEST_F(ProviderBuilderTest, WhatHasNoRoomIsKeptBesideWhatIsLearnedFromThenOn) {
+  config_.preset.preset = "auto";
+  config_.learned_state = folder_ / "learned";
+  const auto serve = [&](uint64_t budget) {
+    CachingProvider& provider = Open(24, budget);
+    for (int token = 0; token < 20; ++token) {
+      provider.OnToken(kSession, TokenId(token));
+      for (const LayerId layer : kLayers) RunLayer(provider, layer, {0, 1, 2, 3});
+    }
+    ASSERT_TRUE(builder_->Finish().ok());
+  };
+  serve(1 << 20);
+  const std::string whole = FileContents(config_.learned_state);
+  serve(1 << 20);
+  EXPECT_EQ(Files(), 1) << "there was room for all of it";
+  std::ofstream(config_.learned_state, std::ios::binary) << whole;
+  for (int turn = 0; turn < 2; ++turn) {
+    serve(1 << 14);
+    EXPECT_LT(FileContents(config_.learned_state).size(), whole.size());
+    EXPECT_EQ(FileContents(config_.learned_state + ".whole"), whole);
+  }
 }
 
 TEST_F(ProviderBuilderTest, WhatWasKeptAndCannotBeReadIsNotStartedOver) {
