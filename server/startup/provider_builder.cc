@@ -1,10 +1,10 @@
 #include "server/startup/provider_builder.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <iterator>
-#include <system_error>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/container/flat_hash_set.h"
@@ -12,6 +12,7 @@
 #include "core/base/byte_size.h"
 #include "core/base/status.h"
 #include "core/io/file.h"
+#include "core/store/file_write.h"
 #include "spdlog/spdlog.h"
 
 namespace moed {
@@ -20,11 +21,19 @@ namespace {
 // What was left aside would be gone once the file is written again. A copy that is there already is of more.
 absl::Status KeepWhole(const std::string& path) {
   const std::string copy = path + ".whole";
-  std::error_code error;
-  if (!std::filesystem::copy_file(path, copy, std::filesystem::copy_options::skip_existing, error) && error)
-    return FailedPrecondition("--learned-state: ", copy, ", a copy of what is left aside, cannot be made: ", error.message());
-  spdlog::info("{} keeps what was left aside", copy);
-  return absl::OkStatus();
+  if (!IsAbsent(copy)) return absl::OkStatus();
+  MOED_ASSIGN_OR_RETURN(const std::unique_ptr<RandomAccessFile> whole, OpenBuffered(path));
+  const absl::Status copied = ReplaceFile(copy, [&](int fd, const std::string& partial) {
+    std::vector<std::byte> buffer(64 << 10);
+    for (uint64_t offset = 0; offset < whole->size(); offset += buffer.size()) {
+      const auto piece = std::span(buffer).first(std::min<uint64_t>(buffer.size(), whole->size() - offset));
+      MOED_RETURN_IF_ERROR(whole->ReadAt(offset, piece));
+      MOED_RETURN_IF_ERROR(WriteAt(fd, partial, offset, piece));
+    }
+    return absl::OkStatus();
+  });
+  if (copied.ok()) spdlog::info("{} keeps what was left aside", copy);
+  return Annotate(copied, "--learned-state");
 }
 
 }  // namespace
