@@ -1,6 +1,6 @@
 // The engine's turn: do what others ask for between steps, receive, end what is cancelled or out of time, plan, compute one step,
-// hand out tokens. step_loop_turns.cc has whose turn it is, step_loop_memory.cc
-// what of keys and values they hold.
+// hand out tokens. step_loop_turns.cc has whose turn it is, step_loop_memory.cc what of keys and values they hold,
+// step_loop_spill.cc what of those is on disk, step_loop_step.cc the step itself, step_loop_drafts.cc the drafts in it.
 #pragma once
 
 #include <atomic>
