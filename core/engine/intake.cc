@@ -153,8 +153,7 @@ void Intake::WaitForStop(absl::Duration timeout) {
   wake_.For(mutex_, timeout, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return Stopping(); });
 }
 
-void Intake::Receive(std::vector<std::unique_ptr<LiveRequest>>& requests,
-                     absl::flat_hash_map<RequestId, absl::Status>& cancellations) {
+void Intake::Receive(std::vector<std::unique_ptr<LiveRequest>>& requests, Cancellations& cancellations) {
   absl::MutexLock lock(&mutex_);
   std::move(incoming_.begin(), incoming_.end(), std::back_inserter(requests));
   incoming_.clear();
@@ -172,7 +171,7 @@ std::vector<std::function<void()>> Intake::TakeTasks() {
   return std::exchange(tasks_, {});
 }
 
-std::optional<absl::Status> Intake::Interruptions(absl::flat_hash_map<RequestId, absl::Status>& cancellations) {
+std::optional<absl::Status> Intake::Interruptions(Cancellations& cancellations) {
   absl::MutexLock lock(&mutex_);
   for (auto& [id, status] : cancellations_) cancellations.emplace(id, std::move(status));
   cancellations_.clear();

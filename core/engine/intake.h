@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -9,7 +10,6 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/container/flat_hash_map.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -24,6 +24,8 @@
 #include "core/model/kv_pool.h"
 
 namespace moed {
+
+using Cancellations = std::map<RequestId, absl::Status>;  // a table as Admission's
 
 // Thread-safe.
 class Intake {
@@ -63,13 +65,13 @@ class Intake {
   void WaitForWork(absl::Duration timeout);  // until requests or cancellations are there, or Wake or Stop was called
   void WaitForStop(absl::Duration timeout);
   // Moves them to the end of `requests` and into `cancellations`.
-  void Receive(std::vector<std::unique_ptr<LiveRequest>>& requests, absl::flat_hash_map<RequestId, absl::Status>& cancellations);
+  void Receive(std::vector<std::unique_ptr<LiveRequest>>& requests, Cancellations& cancellations);
   // Sessions that were deleted, to be ended.
   std::vector<std::unique_ptr<Sequence>> TakeDeleted();
   // Tasks that were posted, in order.
   std::vector<std::function<void()>> TakeTasks();
   // Moves what was cancelled into `cancellations`; the reason of a Stop, if there was one.
-  std::optional<absl::Status> Interruptions(absl::flat_hash_map<RequestId, absl::Status>& cancellations);
+  std::optional<absl::Status> Interruptions(Cancellations& cancellations);
   // For the figures of tenants: requests that are computed, by owner, and tokens of an answer.
   void SetRunning(std::span<const int> by_owner);
   void CountGenerated(size_t owner, int tokens);
@@ -94,7 +96,7 @@ class Intake {
   TenantTable tenants_ ABSL_GUARDED_BY(mutex_);
   SessionTable sessions_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::unique_ptr<LiveRequest>> incoming_ ABSL_GUARDED_BY(mutex_);
-  absl::flat_hash_map<RequestId, absl::Status> cancellations_ ABSL_GUARDED_BY(mutex_);
+  Cancellations cancellations_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::unique_ptr<Sequence>> deleted_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::function<void()>> tasks_ ABSL_GUARDED_BY(mutex_);
   std::optional<absl::Status> stop_reason_ ABSL_GUARDED_BY(mutex_);

@@ -1,6 +1,6 @@
 // The engine's turn: do what others ask for between steps, receive, end what is cancelled or out of time, plan, compute one step,
-// hand out tokens. step_loop_turns.cc has whose turn it is, step_loop_memory.cc
-// what of keys and values they hold.
+// hand out tokens. step_loop_turns.cc has whose turn it is, step_loop_memory.cc what of keys and values they hold,
+// step_loop_spill.cc what of those is on disk, step_loop_step.cc the step itself, step_loop_drafts.cc the drafts in it.
 #pragma once
 
 #include <atomic>
@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/container/flat_hash_map.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
@@ -170,7 +169,7 @@ class StepLoop final : private StepWatcher {
   std::optional<SourceCache> sources_;      // in its place, where prompts are computed whole
   std::vector<uint16_t> holders_;           // [page]: running sequences that hold it; with one of the caches
   std::vector<std::unique_ptr<LiveRequest>> live_;
-  absl::flat_hash_map<RequestId, absl::Status> cancellations_;
+  Cancellations cancellations_;
   Turns turns_;
   Pace pace_;
   std::vector<int> running_by_owner_;  // as the intake knows them

@@ -1,4 +1,5 @@
-// How the files of ControlService answer: who asks is checked, then what was asked. For those files alone.
+// How the files of ControlService answer: who asks is checked, then what was asked; control_replies.cc has what they tell. For
+// those files alone.
 #pragma once
 
 #include <exception>
@@ -40,14 +41,8 @@ absl::Status Serialise(const Response& answer, grpc::ByteBuffer& bytes) {
   return Internal("the answer could not be serialised");
 }
 
-inline void FillMemory(const std::vector<MemoryPart>& parts, google::protobuf::RepeatedPtrField<moe::v1::MemoryPart>& out) {
-  out.Clear();
-  for (const MemoryPart& part : parts) {
-    auto* memory = out.Add();
-    memory->set_part(part.name);
-    memory->set_bytes(part.bytes);
-  }
-}
+void FillMemory(const std::vector<MemoryPart>& parts, google::protobuf::RepeatedPtrField<moe::v1::MemoryPart>& out);
+void FillProgress(const ModelChange::State& now, moe::v1::LoadModelProgress& out);
 
 // A caller is asked for its token before anything is read of what it sent.
 template <class Request>

@@ -1,4 +1,4 @@
-// Memory may run out at any allocation of Intake::Submit. A program of its own: it replaces operator new.
+// Memory may run out at any allocation of what callers ask of the intake. A program of its own: it replaces operator new.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "core/engine/intake.h"
 
 namespace {
@@ -50,7 +51,7 @@ absl::StatusOr<RequestId> Submit(Intake& intake, EngineRequest request) {
 // The one that came in.
 std::unique_ptr<LiveRequest> Receive(Intake& intake) {
   std::vector<std::unique_ptr<LiveRequest>> requests;
-  absl::flat_hash_map<RequestId, absl::Status> cancellations;
+  Cancellations cancellations;
   intake.Receive(requests, cancellations);
   EXPECT_EQ(requests.size(), 1u);
   return std::move(requests.front());
@@ -65,12 +66,11 @@ void KeepAConversation(Intake& intake) {
 }
 
 // True: the allocation after so many failed.
-bool FailsAfter(int allocations, Intake& intake) {
-  EngineRequest request = Request();
+bool FailsAfter(int allocations, absl::FunctionRef<void()> body) {
   bool failed = false;
   allocations_left = allocations;
   try {
-    Submit(intake, std::move(request)).IgnoreError();
+    body();
   } catch (const std::bad_alloc&) {
     failed = true;
   }
@@ -78,16 +78,17 @@ bool FailsAfter(int allocations, Intake& intake) {
   return failed;
 }
 
-class OutOfMemoryTest : public ::testing::TestWithParam<bool> {};
+class SubmitTest : public ::testing::TestWithParam<bool> {};
 
-TEST_P(OutOfMemoryTest, ASubmitThatFailsLeavesNothingBehind) {
+TEST_P(SubmitTest, ASubmitThatFailsLeavesNothingBehind) {
   const bool kept = GetParam();
   int allocations = 0;
   for (;; ++allocations) {
     SCOPED_TRACE(allocations);
     Intake intake(1, 1, 1);
     if (kept) KeepAConversation(intake);
-    if (!FailsAfter(allocations, intake)) break;
+    EngineRequest request = Request();
+    if (!FailsAfter(allocations, [&] { Submit(intake, std::move(request)).IgnoreError(); })) break;
     EXPECT_EQ(intake.live(), 0);
     EXPECT_TRUE(intake.Idle());
     EXPECT_EQ(intake.sessions(), kept ? 1 : 0);
@@ -102,8 +103,18 @@ TEST_P(OutOfMemoryTest, ASubmitThatFailsLeavesNothingBehind) {
   EXPECT_GT(allocations, 5);
 }
 
-INSTANTIATE_TEST_SUITE_P(Sessions, OutOfMemoryTest, ::testing::Bool(),
-                         [](const auto& info) { return info.param ? "kept" : "fresh"; });
+INSTANTIATE_TEST_SUITE_P(Sessions, SubmitTest, ::testing::Bool(), [](const auto& info) { return info.param ? "kept" : "fresh"; });
+
+TEST(OutOfMemoryTest, ACancellationThatFailsMayBeAskedForAgain) {
+  Intake intake(1, 1, 1);
+  const RequestId id = Submit(intake, Request()).value();
+  const absl::Status reason = absl::CancelledError("nobody waits any more");
+  EXPECT_TRUE(FailsAfter(0, [&] { intake.Cancel(id, reason); }));
+  EXPECT_TRUE(intake.Cancel(id, reason));
+  Cancellations cancellations;
+  EXPECT_FALSE(intake.Interruptions(cancellations));
+  EXPECT_EQ(cancellations, (Cancellations{{id, reason}}));
+}
 
 }  // namespace
 }  // namespace moed

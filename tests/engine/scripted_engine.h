@@ -85,8 +85,8 @@ class ScriptedEngine final : public Engine {
   const Clock& clock_;
   const ScriptFor script_for_;
   Intake intake_;
-  std::vector<Play> plays_;                                     // engine's thread; in order of arrival, running ones first
-  absl::flat_hash_map<RequestId, absl::Status> cancellations_;  // engine's thread
+  std::vector<Play> plays_;      // engine's thread; in order of arrival, running ones first
+  Cancellations cancellations_;  // engine's thread
 
   mutable absl::Mutex stats_mutex_;
   EngineStats stats_ ABSL_GUARDED_BY(stats_mutex_);
