@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,6 +14,7 @@
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
 #include "grpc/health/v1/health.grpc.pb.h"
+#include "proto/duration.h"
 
 namespace moed {
 namespace {
@@ -259,8 +259,7 @@ absl::StatusOr<moe::v1::ModelInfo> Client::GetModelInfo() {
 
 absl::StatusOr<moe::v1::Stats> Client::GetStats(double window_seconds) {
   moe::v1::GetStatsRequest request;
-  request.mutable_window()->set_seconds(static_cast<int64_t>(window_seconds));
-  request.mutable_window()->set_nanos(static_cast<int32_t>((window_seconds - std::floor(window_seconds)) * 1e9));
+  *request.mutable_window() = DurationOf(window_seconds);
   return Unary<moe::v1::Stats>(nullptr, [&](auto* context, auto* out) { return control_->GetStats(context, request, out); });
 }
 
