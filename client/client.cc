@@ -4,16 +4,17 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "core/base/address.h"
 #include "core/base/status.h"
 #include "core/base/utf8.h"
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
 #include "grpc/health/v1/health.grpc.pb.h"
+#include "proto/duration.h"
 
 namespace moed {
 namespace {
@@ -52,18 +53,11 @@ absl::Status FromGrpc(const grpc::Status& status) {
 }
 
 // gRPC takes almost any string as a target and then waits; a typing error should be told at once.
-absl::Status CheckAddress(const std::string& address) {
-  if (address.rfind("unix:", 0) == 0 && address.size() > 5) return absl::OkStatus();
-  const size_t colon = address.rfind(':');
-  const bool has_host = colon != std::string::npos && colon > 0;
-  const std::string port = has_host ? address.substr(colon + 1) : "";
-  const bool digits =
-      !port.empty() && port.size() <= 5 && std::all_of(port.begin(), port.end(), [](char c) { return c >= '0' && c <= '9'; });
-  const bool bare_v6 = has_host && address[0] != '[' && address.find(':') != colon;
-  if (!digits || std::stoi(port) < 1 || std::stoi(port) > 65535 || bare_v6) {
-    return InvalidArgument("bad server address '", address, "': expected host:port, [ipv6]:port or unix:PATH");
-  }
-  return absl::OkStatus();
+absl::Status CheckAddress(const std::string& text) {
+  const absl::StatusOr<Address> address = ParseSocketAddress(text);
+  MOED_RETURN_IF_ERROR(Annotate(address.status(), "bad server address"));
+  if (!address->path.empty() || address->port > 0) return absl::OkStatus();
+  return InvalidArgument("bad server address: \"", text, "\": a server's port is from 1 to 65535");
 }
 
 // gRPC ends the process at metadata with other characters.
@@ -265,8 +259,7 @@ absl::StatusOr<moe::v1::ModelInfo> Client::GetModelInfo() {
 
 absl::StatusOr<moe::v1::Stats> Client::GetStats(double window_seconds) {
   moe::v1::GetStatsRequest request;
-  request.mutable_window()->set_seconds(static_cast<int64_t>(window_seconds));
-  request.mutable_window()->set_nanos(static_cast<int32_t>((window_seconds - std::floor(window_seconds)) * 1e9));
+  *request.mutable_window() = DurationOf(window_seconds);
   return Unary<moe::v1::Stats>(nullptr, [&](auto* context, auto* out) { return control_->GetStats(context, request, out); });
 }
 

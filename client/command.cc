@@ -15,6 +15,7 @@
 #include "client/shown.h"
 #include "core/base/byte_size.h"
 #include "core/base/status.h"
+#include "proto/duration.h"
 
 namespace moed {
 namespace {
@@ -157,11 +158,7 @@ absl::Status GenerateFlags::Apply(moe::v1::GenerateRequest& request) const {
   if (!regex.empty()) request.mutable_format()->set_regex(regex);
   if (json_object) request.mutable_format()->set_json_object(true);
   for (const std::string& entry : logit_bias) MOED_RETURN_IF_ERROR(AddLogitBias(entry, *request.mutable_sampling()));
-  if (time_limit_seconds > 0) {
-    auto* limit = request.mutable_stopping()->mutable_time_limit();
-    limit->set_seconds(static_cast<int64_t>(time_limit_seconds));
-    limit->set_nanos(static_cast<int32_t>((time_limit_seconds - static_cast<double>(limit->seconds())) * 1e9));
-  }
+  if (time_limit_seconds > 0) *request.mutable_stopping()->mutable_time_limit() = DurationOf(time_limit_seconds);
   return absl::OkStatus();
 }
 

@@ -10,6 +10,7 @@
 #include "client/shown.h"
 #include "core/base/byte_size.h"
 #include "core/base/status.h"
+#include "proto/duration.h"
 
 namespace moed {
 namespace {
@@ -55,10 +56,7 @@ struct DrainLimit {
   }
   template <class Request>
   void Apply(Request& request) const {
-    if (seconds < 0) return;
-    const auto whole = static_cast<int64_t>(seconds);
-    request.mutable_drain_limit()->set_seconds(whole);
-    request.mutable_drain_limit()->set_nanos(static_cast<int32_t>((seconds - static_cast<double>(whole)) * 1e9));
+    if (seconds >= 0) *request.mutable_drain_limit() = DurationOf(seconds);
   }
 };
 

@@ -58,7 +58,10 @@ absl::StatusOr<Address> ParseAddress(std::string_view text) {
 
 absl::StatusOr<Address> ParseSocketAddress(std::string_view text) {
   constexpr size_t kMostBytes = sizeof(sockaddr_un::sun_path) - 1;
-  if (!text.starts_with(kUnix)) return ParseAddress(text);
+  if (!text.starts_with(kUnix)) {
+    absl::StatusOr<Address> address = ParseAddress(text);
+    return address.ok() ? address : InvalidArgument(address.status().message(), ", or ", kUnix, "PATH");
+  }
   const std::string_view path = text.substr(kUnix.size());
   if (path.empty() || path.size() > kMostBytes) {
     return InvalidArgument("\"", text, "\": the path of a unix socket has from 1 to ", kMostBytes, " bytes");

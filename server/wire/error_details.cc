@@ -8,6 +8,7 @@
 #include "core/base/utf8.h"
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
+#include "proto/duration.h"
 
 namespace moed {
 namespace {
@@ -93,9 +94,7 @@ absl::Status BeyondContext(absl::Status error, int context_tokens, std::optional
 
 absl::Status WithRetryAfter(absl::Status status, double seconds) {
   google::rpc::RetryInfo retry;
-  retry.mutable_retry_delay()->set_seconds(static_cast<int64_t>(seconds));
-  retry.mutable_retry_delay()->set_nanos(
-      static_cast<int32_t>((seconds - static_cast<double>(static_cast<int64_t>(seconds))) * 1e9));
+  *retry.mutable_retry_delay() = DurationOf(seconds);
   SetDetail(status, retry);
   return status;
 }

@@ -33,19 +33,5 @@ TEST(LoadReport, CountsFailuresByNameAndLeavesThemOutOfTheTimes) {
   EXPECT_EQ(report.latency.p99, 2.0);
 }
 
-TEST(Client, RefusesAddressesThatAreNone) {
-  for (const char* address :
-       {"", "localhost", "localhost:", ":50051", "localhost:0", "localhost:65536", "localhost:http", "::1:50051", "unix:"}) {
-    const auto client = Client::Connect(address, {0.05});
-    EXPECT_EQ(client.status().code(), absl::StatusCode::kInvalidArgument) << address << ": " << client.status();
-  }
-}
-
-TEST(Client, SaysWhenNobodyAnswers) {
-  const auto client = Client::Connect("127.0.0.1:1", {0.05});
-  EXPECT_EQ(client.status().code(), absl::StatusCode::kUnavailable) << client.status();
-  EXPECT_NE(std::string(client.status().message()).find("127.0.0.1:1"), std::string::npos);
-}
-
 }  // namespace
 }  // namespace moed
