@@ -85,7 +85,8 @@ class App::Impl {
   void ShutDownServers();
   void EndServices();
 
-  absl::StatusOr<Address> ListenOn(std::string_view what, const Address& address, const std::vector<grpc::Service*>& services);
+  absl::StatusOr<Address> ListenOn(std::string_view what, std::string_view flag, const Address& address,
+                                   const std::vector<grpc::Service*>& services);
   void TellHealth();
   void EndWith(const absl::Status& error);
   void KeepForTheNextStart();
@@ -204,7 +205,9 @@ absl::Status App::Impl::ServeMetrics() {
                         std::make_shared<ProcessMetrics>(), std::make_shared<ConnectionMetrics>([this] { return Closed(); })};
   parts.alive = [this] { return Alive(); };
   parts.ready = [this] { return state_.ready(); };
-  MOED_ASSIGN_OR_RETURN(metrics_server_, MetricsServer::Listen(*config_.metrics_listen, std::move(parts)));
+  auto server = MetricsServer::Listen(*config_.metrics_listen, std::move(parts));
+  MOED_RETURN_IF_ERROR(Annotate(server.status(), "--metrics-listen"));
+  metrics_server_ = *std::move(server);
   spdlog::info("metrics on http://{}/metrics", metrics_server_->address().Text());
   return absl::OkStatus();
 }
@@ -214,19 +217,19 @@ absl::Status App::Impl::ListenForCalls() {
   std::vector<grpc::Service*> services = {inference_.get()};
   std::vector<Address> listening;
   if (config_.control_listen.has_value()) {
-    MOED_ASSIGN_OR_RETURN(Address control, ListenOn("control", *config_.control_listen, {control_.get()}));
+    MOED_ASSIGN_OR_RETURN(Address control, ListenOn("control", "--control-listen", *config_.control_listen, {control_.get()}));
     listening.push_back(std::move(control));
   } else {
     services.push_back(control_.get());
   }
-  MOED_ASSIGN_OR_RETURN(address_, ListenOn("listening", config_.listen, services));
+  MOED_ASSIGN_OR_RETURN(address_, ListenOn("listening", "--listen", config_.listen, services));
   listening.push_back(address_);
   const int calls = kOtherCalls + config_.serving.max_running + config_.serving.queue_capacity.value_or(0);
   call_guard_ = std::make_unique<CallGuard>(std::move(listening), calls, config_.max_streams, kMessageBytes);
   return absl::OkStatus();
 }
 
-absl::StatusOr<Address> App::Impl::ListenOn(std::string_view what, const Address& address,
+absl::StatusOr<Address> App::Impl::ListenOn(std::string_view what, std::string_view flag, const Address& address,
                                             const std::vector<grpc::Service*>& services) {
   RpcServerOptions options;
   options.max_message_bytes = static_cast<int>(config_.serving.max_text_bytes + kMessageMargin);
@@ -237,11 +240,12 @@ absl::StatusOr<Address> App::Impl::ListenOn(std::string_view what, const Address
   options.max_age_ms = static_cast<int>(std::min<int64_t>(config_.connection_age_seconds * int64_t{1000}, INT_MAX - 1));
   const bool encrypted = options.certificates != nullptr && address.path.empty();
   options.max_connections = config_.max_connections.value_or(encrypted ? kEncryptedConnections : kPlainConnections);
-  MOED_ASSIGN_OR_RETURN(auto server, RpcServer::Listen(address, services, quota_, options));
-  const Address bound = server->address();
+  auto server = RpcServer::Listen(address, services, quota_, options);
+  MOED_RETURN_IF_ERROR(Annotate(server.status(), flag));
+  const Address bound = (*server)->address();
   spdlog::info("{} on {}{}", what, bound.Text(), encrypted ? " (TLS)" : "");
   absl::MutexLock lock(&servers_mutex_);
-  servers_.push_back(std::move(server));
+  servers_.push_back(*std::move(server));
   return bound;
 }
 

@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -43,6 +45,10 @@ const std::string& StoreReader::path() const { return file_->path(); }
 uint64_t StoreReader::file_bytes() const { return file_->size(); }
 
 absl::StatusOr<std::unique_ptr<StoreReader>> StoreReader::Open(const std::string& path) {
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) {
+    return InvalidArgument(path, " is a folder, not a store; this makes one of a Hugging Face folder: moed-pack ", path, " OUT");
+  }
   MOED_ASSIGN_OR_RETURN(std::unique_ptr<RandomAccessFile> file, OpenBuffered(path));
   return Open(std::shared_ptr<const RandomAccessFile>(std::move(file)));
 }

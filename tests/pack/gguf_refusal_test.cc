@@ -120,6 +120,8 @@ TEST(GgufRefusalTest, ServingAGgufSaysHowToPackIt) {
   EXPECT_EQ(inspected.exit_code, 1);
   EXPECT_THAT(inspected.err,
               HasSubstr("is a GGUF file, not a store; this makes one of it: moed-pack " + (folder / "tiny.gguf") + " OUT"));
+  EXPECT_THAT(RunPack({"inspect", folder / "."}).err,
+              HasSubstr("is a folder, not a store; this makes one of a Hugging Face folder"));
 }
 
 }  // namespace gguf_refusal_test

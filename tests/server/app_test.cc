@@ -23,6 +23,7 @@
 namespace moed {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 const std::string& StorePath() { return testing::DemoStorePath("q4"); }
@@ -56,6 +57,7 @@ class Daemon {
     return ended_;
   }
   Client& client() { return *client_; }
+  std::string address() const { return app_->address(); }
 
  private:
   std::unique_ptr<App> app_;
@@ -172,6 +174,24 @@ TEST(AppTest, ABudgetTooSmallSaysWhatItNeeds) {
   EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr("the smallest budget that works"));
   EXPECT_FALSE(app.RequestStop());
+}
+
+TEST(AppTest, AnAddressThatIsTakenIsNamedWithItsFlag) {
+  const Daemon daemon([](Config&) {});
+  const std::pair<const char*, std::function<void(Config&, const Address&)>> kListens[] = {
+      {"--listen", [](Config& config, const Address& address) { config.listen = address; }},
+      {"--control-listen", [](Config& config, const Address& address) { config.control_listen = address; }},
+      {"--metrics-listen", [](Config& config, const Address& address) { config.metrics_listen = address; }}};
+  for (const auto& [flag, listen] : kListens) {
+    Config config;
+    config.store = StorePath();
+    config.memory_budget = 64 << 20;
+    config.listen = {"127.0.0.1", 0};
+    config.metrics_listen.reset();
+    listen(config, *ParseAddress(daemon.address()));
+    const absl::Status refused = App(std::move(config)).Start();
+    EXPECT_THAT(std::string(refused.message()), AllOf(HasSubstr(flag), HasSubstr(daemon.address()), HasSubstr("in use")));
+  }
 }
 
 }  // namespace

@@ -116,7 +116,7 @@ TEST_F(ModelSourceTest, AStoreInTheCacheThatCannotBeReadStaysAndIsNamed) {
   EXPECT_TRUE(fs::is_symlink(path));
   fs::remove(path);
   fs::create_directory(path);
-  EXPECT_THAT(refused(), HasSubstr(path + " is not a regular file"));
+  EXPECT_THAT(refused(), HasSubstr(path + " is a folder, not a store"));
   EXPECT_TRUE(fs::is_directory(path));
 }
 
