@@ -20,8 +20,10 @@ namespace moed {
 namespace {
 
 constexpr char kUsagePayload[] = "moectl/usage";
+constexpr char kPartlyPayload[] = "moectl/partly";
 
 bool IsUsage(const absl::Status& status) { return status.GetPayload(kUsagePayload).has_value(); }
+bool IsPartly(const absl::Status& status) { return status.GetPayload(kPartlyPayload).has_value(); }
 
 }  // namespace
 
@@ -30,13 +32,20 @@ absl::Status AsUsage(absl::Status status) {
   return status;
 }
 
+absl::Status PartlyFailed(std::string_view what) {
+  absl::Status status = absl::UnknownError(ToAbsl(what));
+  status.SetPayload(kPartlyPayload, absl::Cord());
+  return status;
+}
+
 std::string ErrorText(const absl::Status& status) {
   const std::string text = TextOn(stderr, std::string_view(status.message().data(), status.message().size()));
-  return IsUsage(status) ? text : StrCat(absl::StatusCodeToString(status.code()), ": ", text);
+  return IsUsage(status) || IsPartly(status) ? text : StrCat(absl::StatusCodeToString(status.code()), ": ", text);
 }
 
 int ExitCodeFor(const absl::Status& status) {
   if (IsUsage(status)) return kExitUsage;
+  if (IsPartly(status)) return kExitPartly;
   switch (status.code()) {
     case absl::StatusCode::kOk:
       return kExitOk;
