@@ -114,7 +114,7 @@ void GenerateFlags::Define(CLI::App& app) {
   using moe::v1::Sampling;
   using moe::v1::Stopping;
   Optional(app, "--max-new-tokens", &stopping, &Stopping::set_max_new_tokens,
-           "most tokens to generate (default: the server's limit)", AtLeast(1));
+           "most tokens to generate (default: what the context leaves, or the server's --max-new-tokens)", AtLeast(1));
   Optional(app, "--min-new-tokens", &stopping, &Stopping::set_min_new_tokens,
            "neither end of sequence nor stop string ends the answer before so many tokens; default 0, at most --max-new-tokens",
            AtLeast(0));

@@ -177,6 +177,21 @@ class CompletionsTest(OpenAiTestCase):
             self.assertEqual((error.param, error.type), (name, "invalid_request_error"), error.message)
             self.assertIn(name.partition("[")[0], str(error.body["message"]) if isinstance(error.body, dict) else "")
 
+    def test_more_tokens_than_the_context_leaves_are_those_that_it_leaves(self) -> None:
+        context = self.client.models.retrieve(MODEL).max_model_len
+        for most in (context, (1 << 31) - 1):
+            answer = self.complete([5] * (context - 4), max_tokens=most, extra_body={"ignore_eos": True})
+            self.assertEqual((answer.choices[0].finish_reason, answer.usage.completion_tokens), ("length", 4))
+        with (
+            self.running("--store", self.store, "--max-new-tokens", 8) as daemon,
+            front_of(daemon) as front,
+            client_of(front) as client,
+            self.assertRaises(openai.BadRequestError) as caught,
+        ):
+            client.completions.create(model=MODEL, prompt=PROMPT, max_tokens=9)
+        self.assertEqual(caught.exception.param, "max_tokens")
+        self.assertIn("9 is not in [1, 8], the server's --max-new-tokens", str(caught.exception))
+
     def test_errors_before_a_stream_begins_have_a_status(self) -> None:
         with self.assertRaises(openai.BadRequestError):
             self.complete(top_p=0, stream=True)
