@@ -46,9 +46,15 @@ std::string DetailText(const grpc::Status& status) {
   return text;
 }
 
+constexpr std::string_view kNoSuchCall =
+    "the server does not know this call at this address; where it runs with --control-listen, what asks about the server itself "
+    "(info, stats, drain and so on) goes to that address, and all else to its --listen";
+
 absl::Status FromGrpc(const grpc::Status& status) {
   if (status.ok()) return absl::OkStatus();
-  const std::string message = StrCat(status.error_message(), DetailText(status));
+  // gRPC says nothing of a service that an address does not have.
+  const bool unknown = status.error_code() == grpc::StatusCode::UNIMPLEMENTED && status.error_message().empty();
+  const std::string message = unknown ? std::string(kNoSuchCall) : StrCat(status.error_message(), DetailText(status));
   return absl::Status(static_cast<absl::StatusCode>(status.error_code()), message);
 }
 

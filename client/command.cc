@@ -21,8 +21,10 @@ namespace moed {
 namespace {
 
 constexpr char kUsagePayload[] = "moectl/usage";
+constexpr char kPartlyPayload[] = "moectl/partly";
 
 bool IsUsage(const absl::Status& status) { return status.GetPayload(kUsagePayload).has_value(); }
+bool IsPartly(const absl::Status& status) { return status.GetPayload(kPartlyPayload).has_value(); }
 
 }  // namespace
 
@@ -31,13 +33,20 @@ absl::Status AsUsage(absl::Status status) {
   return status;
 }
 
+absl::Status PartlyFailed(std::string_view what) {
+  absl::Status status = absl::UnknownError(ToAbsl(what));
+  status.SetPayload(kPartlyPayload, absl::Cord());
+  return status;
+}
+
 std::string ErrorText(const absl::Status& status) {
   const std::string text = TextOn(stderr, std::string_view(status.message().data(), status.message().size()));
-  return IsUsage(status) ? text : StrCat(absl::StatusCodeToString(status.code()), ": ", text);
+  return IsUsage(status) || IsPartly(status) ? text : StrCat(absl::StatusCodeToString(status.code()), ": ", text);
 }
 
 int ExitCodeFor(const absl::Status& status) {
   if (IsUsage(status)) return kExitUsage;
+  if (IsPartly(status)) return kExitPartly;
   switch (status.code()) {
     case absl::StatusCode::kOk:
       return kExitOk;
@@ -106,7 +115,7 @@ void GenerateFlags::Define(CLI::App& app) {
   using moe::v1::Sampling;
   using moe::v1::Stopping;
   Optional(app, "--max-new-tokens", &stopping, &Stopping::set_max_new_tokens,
-           "most tokens to generate (default: the server's limit)", AtLeast(1));
+           "most tokens to generate (default: what the context leaves, or the server's --max-new-tokens)", AtLeast(1));
   Optional(app, "--min-new-tokens", &stopping, &Stopping::set_min_new_tokens,
            "neither end of sequence nor stop string ends the answer before so many tokens; default 0, at most --max-new-tokens",
            AtLeast(0));

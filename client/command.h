@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -26,6 +27,7 @@ enum ExitCode : int {
   kExitInvalid = 4,   // the server refused the request's contents
   kExitBusy = 5,      // queue full, session busy
   kExitDeadline = 6,
+  kExitPartly = 7,       // bench: some of its requests failed
   kExitCancelled = 130,  // Ctrl-C
 };
 int ExitCodeFor(const absl::Status& status);
@@ -40,6 +42,9 @@ template <class... Parts>
 absl::Status UsageError(const Parts&... parts) {
   return AsUsage(InvalidArgument(parts...));
 }
+
+// That some of many requests failed, which was reported: kExitPartly.
+absl::Status PartlyFailed(std::string_view what);
 
 // For standard error.
 std::string ErrorText(const absl::Status& status);

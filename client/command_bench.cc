@@ -79,6 +79,8 @@ absl::Status RunBench(const BenchFlags& flags, const Work& work, CommandContext&
   const auto samples = GenerateLoad(context.client, work.prompts, work.form, flags.load, context.cancellation, &wall_seconds);
   const LoadReport report = Summarise(samples, wall_seconds);
   flags.json ? PrintBenchJson(report) : PrintTable(report);
+  const size_t failed = samples.size() - static_cast<size_t>(report.ok);
+  if (report.ok > 0 && failed > 0) return PartlyFailed(StrCat(failed, " of ", samples.size(), " requests failed"));
   if (report.ok > 0) return absl::OkStatus();
   for (const LoadSample& sample : samples) MOED_RETURN_IF_ERROR(sample.status);
   return absl::CancelledError("no request was answered");

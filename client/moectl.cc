@@ -45,7 +45,8 @@ constexpr Command kCommands[] = {
     {"load", "Has the server load a model, and tells how far it is.", DefineLoad},
     {"unload", "Takes the model out of the server, which stays without one.", DefineUnload},
     {"health", "Ends with 0 when the server is serving.", DefineHealth},
-    {"bench", "Load: TTFT, TPOT and tokens/s under concurrency or an arrival rate.", DefineBench},
+    {"bench", "Load: TTFT, TPOT and tokens/s under concurrency or an arrival rate. Ends with 7 where some requests failed.",
+     DefineBench},
 };
 
 struct LocalCommand {
@@ -93,7 +94,7 @@ int Main(int argc, char** argv) {
       "moectl");
   app.footer(
       "Exit codes: 0 done, 1 failed, 2 bad usage or unreadable file, 3 no server or not serving, 4 request refused as invalid,\n"
-      "            5 queue full or session busy, 6 deadline, 130 cancelled.");
+      "            5 queue full or session busy, 6 deadline, 7 some requests of bench failed, 130 cancelled.");
   app.set_version_flag("--version", std::string("moectl ") + BuildVersion());
   app.formatter(MakeHelpFormatter());
   app.require_subcommand(1);

@@ -1,6 +1,7 @@
 // The engine as servers see it: requests in, tokens out. One step loop; nothing here blocks its caller.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -147,9 +148,9 @@ class RequestObserver {
 // What admission and sizes are; constant.
 struct EngineLimits {
   int max_context = 0;
-  int max_new_tokens = 0;  // most a request may ask for
-  int max_running = 0;     // run at once
-  int queue_capacity = 0;  // wait at most
+  std::optional<int> max_new_tokens;  // most a request may ask for; absent: any number
+  int max_running = 0;                // run at once
+  int queue_capacity = 0;             // wait at most
   int vocabulary = 0;
   RequestLimits request;
   // Of an encoder-decoder, whose prompt is a source, and of a prefix-LM: a prompt is computed in one step, and has at most so
@@ -157,6 +158,11 @@ struct EngineLimits {
   int whole_prompt_tokens = 0;
   bool encodes = false;      // an encoder-decoder
   bool fast_matmul = false;  // requests may ask for Fidelity::FastMatmul
+
+  // Most that an answer to `prompt_tokens` can have, whatever was asked for: what the context leaves ends it.
+  int MostNewTokens(std::optional<int> asked, int prompt_tokens) const {
+    return std::min(asked.value_or(max_new_tokens.value_or(max_context)), max_context - prompt_tokens);
+  }
 };
 
 // A tenant as it is told of. Counts are since the start.

@@ -91,9 +91,17 @@ absl::Status CheckSampling(const SamplingParams& sampling, const EngineLimits& l
   return absl::OkStatus();
 }
 
+// Of more than the context leaves an answer has what it leaves, unless the operator said how many may be asked for.
+absl::Status CheckMaxNewTokens(int asked, const EngineLimits& limits) {
+  constexpr std::string_view kField = "stopping.max_new_tokens";
+  if (!limits.max_new_tokens) return CheckRange(kField, asked, {1, kInfinity, false, true});
+  if (asked <= *limits.max_new_tokens) return CheckRange(kField, asked, {1, static_cast<double>(*limits.max_new_tokens)});
+  return InvalidArgument(kField, ": ", asked, " is not in [1, ", *limits.max_new_tokens, "], the server's --max-new-tokens");
+}
+
 absl::Status CheckStopping(const StoppingParams& stopping, const EngineLimits& limits) {
-  const int most_tokens = stopping.max_new_tokens.value_or(limits.max_new_tokens);
-  MOED_RETURN_IF_ERROR(CheckRange("stopping.max_new_tokens", most_tokens, {1, static_cast<double>(limits.max_new_tokens)}));
+  if (stopping.max_new_tokens) MOED_RETURN_IF_ERROR(CheckMaxNewTokens(*stopping.max_new_tokens, limits));
+  const int most_tokens = limits.MostNewTokens(stopping.max_new_tokens, 1);
   MOED_RETURN_IF_ERROR(CheckRange("stopping.min_new_tokens", stopping.min_new_tokens, {0, static_cast<double>(most_tokens)}));
   MOED_RETURN_IF_ERROR(CheckCount("stopping.stop_strings", stopping.stop_strings.size(), limits.request.stop_strings));
   for (size_t i = 0; i < stopping.stop_strings.size(); ++i) {

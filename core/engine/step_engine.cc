@@ -26,7 +26,7 @@ absl::Status CheckOptions(const StepEngineOptions& options, const ModelSpec& spe
   if (options.max_context > spec.max_positions) {
     return InvalidArgument("max_context is ", options.max_context, ", the model knows ", spec.max_positions, " positions");
   }
-  MOED_RETURN_IF_ERROR(CheckAtLeast("max_new_tokens", options.max_new_tokens, 1));
+  MOED_RETURN_IF_ERROR(CheckAtLeast("max_new_tokens", options.max_new_tokens.value_or(1), 1));
   MOED_RETURN_IF_ERROR(CheckAtLeast("max_running", options.max_running, 1));
   MOED_RETURN_IF_ERROR(CheckAtLeast("queue_capacity", options.queue_capacity, 0));
   MOED_RETURN_IF_ERROR(CheckAtLeast("max_step_tokens", options.max_step_tokens, options.max_running));
@@ -176,7 +176,7 @@ std::unique_ptr<LiveRequest> StepEngine::MakeLive(RequestId id, EngineRequest re
   if (request.kind == RequestKind::kGenerate) {
     AnswerLimits limits;
     limits.eos = parts_.model.spec().eos;
-    limits.max_new_tokens = request.stopping.max_new_tokens.value_or(limits_.max_new_tokens);
+    limits.max_new_tokens = limits_.MostNewTokens(request.stopping.max_new_tokens, given);
     limits.room = limits_.max_context - given;
     limits.continues = live->source_tokens == 0 && std::any_of(sequence->tokens.begin(), sequence->tokens.end(),
                                                                [&](TokenId token) { return !parts_.tokenizer.IsSpecial(token); });

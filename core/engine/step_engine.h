@@ -22,14 +22,14 @@
 namespace moed {
 
 struct StepEngineOptions {
-  int max_context = 0;         // tokens of prompt and answer (of a session: of all of them together)
-  int max_new_tokens = 0;      // most a request may ask for
-  int max_running = 8;         // run at once
-  int queue_capacity = 64;     // wait at most: max_running + queue_capacity requests are live
-  int max_step_tokens = 64;    // of one step; >= max_running
-  int max_kept_sessions = 64;  // idle conversations; the least recently used one is forgotten for a new one
-  bool prefix_cache = true;    // prompts begin with what others have computed (prefix_cache.h, checkpoints.h)
-  bool prompt_lookup = true;   // an answer that is alone may have several tokens a step (drafts.h)
+  int max_context = 0;                // tokens of prompt and answer (of a session: of all of them together)
+  std::optional<int> max_new_tokens;  // most a request may ask for; absent: any number
+  int max_running = 8;                // run at once
+  int queue_capacity = 64;            // wait at most: max_running + queue_capacity requests are live
+  int max_step_tokens = 64;           // of one step; >= max_running
+  int max_kept_sessions = 64;         // idle conversations; the least recently used one is forgotten for a new one
+  bool prefix_cache = true;           // prompts begin with what others have computed (prefix_cache.h, checkpoints.h)
+  bool prompt_lookup = true;          // an answer that is alone may have several tokens a step (drafts.h)
   RequestLimits request;
   bool fast_matmul = false;                   // EngineLimits; the model has it (ModelOptions)
   std::optional<double> max_request_seconds;  // from a request's arrival to its end; absent: as long as it takes

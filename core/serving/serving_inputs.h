@@ -33,7 +33,7 @@ struct ServingOptions {
   std::optional<int> queue_capacity;       // absent: as the budget allows
   std::optional<int> prefill_chunk;        // absent: 512, fewer in a small budget
   std::optional<int> max_kept_sessions;    // absent: as the budget allows
-  std::optional<int> max_new_tokens;       // absent: what the context leaves
+  std::optional<int> max_new_tokens;       // that a request may ask for; absent: any number
   std::optional<int> max_request_seconds;  // StepEngineOptions
   uint64_t max_text_bytes = 1 << 20;       // of a text that is tokenised
   bool prefix_cache = true;                // StepEngineOptions

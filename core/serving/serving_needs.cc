@@ -139,7 +139,7 @@ ModelOptions OptionsOfModel(const ServingInputs& in, uint64_t shares_of, StepTok
 StepEngineOptions OptionsOfEngine(const ServingInputs& in, uint64_t shares_of, const ModelOptions& model) {
   const int max_context = model.max_context;
   StepEngineOptions options{.max_context = max_context,
-                            .max_new_tokens = max_context - 1,
+                            .max_new_tokens = in.options.max_new_tokens,
                             .max_running = in.options.max_running,
                             .queue_capacity = 0,
                             .max_step_tokens = model.max_step_tokens,

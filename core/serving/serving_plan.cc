@@ -1,7 +1,6 @@
 #include "core/serving/serving_plan.h"
 
 #include <algorithm>
-#include <climits>
 #include <utility>
 #include <vector>
 
@@ -177,7 +176,6 @@ absl::StatusOr<ServingPlan> PlanServing(const ServingInputs& in) {
   plan.engine = OptionsOfEngine(in, in.budget, OptionsOfModel(in, in.budget, steps->tokens, steps->counted_context));
   plan.engine.max_context = plan.memory.max_context;
   plan.engine.request.prompt_tokens = plan.memory.max_context;
-  plan.engine.max_new_tokens = std::min(plan.memory.max_context - 1, in.options.max_new_tokens.value_or(INT_MAX));
   plan.kv_spill = SizesOfSpill(in, plan.engine);
   plan.terms = TermsOf(in, in.budget, plan.engine);
   plan.prompt_queue_bytes = PromptQueueBytes(in.budget, plan.engine) / 2;

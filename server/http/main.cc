@@ -122,7 +122,7 @@ int Serve(const Options& options, Access& access, Daemon& daemon) {
   std::vector<Route> routes = MakeRoutes(daemon, models, watches);
   if (options.page) std::ranges::move(PageRoutes(), std::back_inserter(routes));
   Router router(std::move(routes), access.tokens(),
-                {{"/v1/messages/", AnthropicError}, {"/v2/", InferenceError}, {"", OpenAiError}});
+                {{"/v1/messages/", AnthropicError}, {"/v2/", InferenceError}, {"", OpenAiError}}, options.origins);
   HttpServerOptions http = options.http;
   http.certificates = access.certificates();
   const auto server = HttpServer::Listen(http, router, log);

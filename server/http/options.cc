@@ -42,7 +42,8 @@ std::vector<std::pair<std::string_view, Address>> ServedAddresses(const Options&
 
 // Values of flags as they were written, until all are there.
 struct Texts {
-  std::string listen, inference_listen, max_body, max_bodies, page = "on", sandbox = "on", api_keys, insecure = "off";
+  std::string listen, inference_listen, allow_origin, max_body, max_bodies, page = "on", sandbox = "on", api_keys,
+                                                                            insecure = "off";
 };
 
 void Define(CLI::App& app, Options& options, Texts& texts) {
@@ -80,6 +81,8 @@ void Define(CLI::App& app, Options& options, Texts& texts) {
       "less "
       "than both [on]");
   add("--page", texts.page, "on|off", "the page at /, for talking to the model [on]")->check(CLI::IsMember({"on", "off"}));
+  add("--allow-origin", texts.allow_origin, "ORIGIN,...",
+      "whose pages may ask from a browser (CORS): SCHEME://HOST[:PORT] each, or * for all [nobody's but the page at /]");
   add("--max-connections", limits.connections, "N", "connections at once [256]")->check(CLI::Range(1, 65536));
   add("--max-body", texts.max_body, "BYTES", "of one request's body [4MiB]");
   add("--max-bodies", texts.max_bodies, "BYTES", "of the bodies of all requests that are read or answered [64MiB]");
@@ -136,6 +139,11 @@ absl::Status Apply(const Texts& texts, Options& options) {
     const auto address = ParseAddress(texts.inference_listen);
     if (!address.ok()) return Annotate(address.status(), "--listen-inference");
     options.inference_listen = *address;
+  }
+  if (!texts.allow_origin.empty()) {
+    const auto origins = AllowedOrigins::Parse(texts.allow_origin);
+    if (!origins.ok()) return Annotate(origins.status(), "--allow-origin");
+    options.origins = *origins;
   }
   if (std::ranges::find(options.model_names, "") != options.model_names.end()) {
     return InvalidArgument("--model-name: empty, a name is wanted");

@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "client/channel_credentials.h"
+#include "server/http/allowed_origins.h"
 #include "server/http/transport/http_server.h"
 #include "server/sandbox/sandbox.h"
 #include "server/wire/access.h"
@@ -24,6 +25,7 @@ struct Options {
   SandboxRule sandbox = SandboxRule::kOn;
   std::vector<std::string> model_names;
   bool page = true;
+  AllowedOrigins origins;
   HttpServerOptions http;
   std::optional<Address> inference_listen;  // the Open Inference Protocol over gRPC
   std::string log_level = "info";

@@ -59,6 +59,7 @@ std::optional<HttpReply> Router::Admit(HttpRequest& head) {
   if (any == nullptr)
     return Unknown(head.path, {.status = 404, .message = StrCat("there is no ", head.path.substr(0, 128)), .code = "not_found"});
   head.id_header = any->id_header;
+  if (origins_.IsPreflight(head)) return origins_.Leave(head, Methods(head.path));  // without a token: browsers send none
   const Route* route = Find(RoutedMethod(head.method), head.path);
   if (route == nullptr) {
     const std::string methods = Methods(head.path);

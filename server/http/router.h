@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "server/http/allowed_origins.h"
 #include "server/http/api/api_error.h"
 #include "server/http/transport/handler.h"
 #include "server/wire/tokens.h"
@@ -37,14 +38,15 @@ class Router final : public RequestHandler {
  public:
   // `tokens` outlive the router; null: everybody may ask.
   // `forms`: the first one whose prefix a path has; the last one's is "".
-  Router(std::vector<Route> routes, const Tokens* tokens, std::vector<ErrorForm> forms)
-      : routes_(std::move(routes)), tokens_(tokens), forms_(std::move(forms)) {}
+  Router(std::vector<Route> routes, const Tokens* tokens, std::vector<ErrorForm> forms, AllowedOrigins origins)
+      : routes_(std::move(routes)), tokens_(tokens), forms_(std::move(forms)), origins_(std::move(origins)) {}
 
   // From now on only open routes are answered.
   void Drain() { draining_ = true; }
 
   std::optional<HttpReply> Admit(HttpRequest& head) override;
   void Handle(std::shared_ptr<Exchange> exchange) override;
+  std::vector<Header> CommonHeaders(const HttpRequest& request) override { return origins_.HeadersFor(request); }
   HttpReply Refusal(std::string_view path, int status, std::string_view message) override;
 
  private:
@@ -56,6 +58,7 @@ class Router final : public RequestHandler {
   const std::vector<Route> routes_;
   const Tokens* const tokens_;
   const std::vector<ErrorForm> forms_;
+  const AllowedOrigins origins_;
   std::atomic<bool> draining_ = false;
 };
 

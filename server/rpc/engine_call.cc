@@ -127,9 +127,9 @@ absl::Status EngineCall::CompileFormat(PendingRequest& request) {
     request.rules.reset();
   }
   if (!request.format) return absl::OkStatus();
-  const EngineLimits& limits = model_->engine->limits();
-  const int most_tokens = request.engine.stopping.max_new_tokens.value_or(limits.max_new_tokens);
-  auto matcher = model_->formats->Make(*request.format, std::clamp(most_tokens, 1, limits.max_context));
+  const auto prompt_tokens = static_cast<int>(request.engine.prompt.size());
+  const int most_tokens = model_->engine->limits().MostNewTokens(request.engine.stopping.max_new_tokens, prompt_tokens);
+  auto matcher = model_->formats->Make(*request.format, std::max(most_tokens, 1));
   if (!matcher.ok()) return absl::IsInvalidArgument(matcher.status()) ? NamedFieldError(matcher.status()) : matcher.status();
   request.engine.format = *std::move(matcher);
   request.format.reset();

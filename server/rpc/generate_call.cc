@@ -123,7 +123,9 @@ absl::Status AnswerCall<Response>::CheckAnswer(const EngineRequest& request) con
                       " bytes that one message may: ask for fewer, or for a shorter prompt's");
   }
   if (streaming_ || !request.logprobs || !request.stopping.max_new_tokens) return absl::OkStatus();
-  const auto tokens = static_cast<size_t>(*request.stopping.max_new_tokens);
+  const auto prompt_tokens = static_cast<int>(request.prompt.size());
+  const int most_tokens = model_->engine->limits().MostNewTokens(request.stopping.max_new_tokens, prompt_tokens);
+  const auto tokens = static_cast<size_t>(std::max(most_tokens, 0));  // what is below 1 the engine refuses
   if (tokens * each <= most) return absl::OkStatus();
   return FieldError("response.top_logprobs", alternatives, " alternatives for each of ", tokens, " tokens take more than the ",
                     most, " bytes that one message may: have it streamed, or ask for less");

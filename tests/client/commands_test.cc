@@ -214,6 +214,14 @@ TEST_F(CommandsTest, BenchCountsWhatWasAnswered) {
   EXPECT_THAT(Run("bench --requests 2 --concurrency 1 --prompts " + File("prompts", "one\ntwo\n")).output, HasSubstr("TTFT"));
 }
 
+TEST_F(CommandsTest, BenchEndsInAWayOfItsOwnWhereSomeRequestsFailed) {
+  const Outcome outcome = Run("bench --requests 5 --json --prompts " + File("prompts", "one\n" + std::string(500, 'x') + "\n"));
+  EXPECT_EQ(outcome.code, kExitPartly);
+  EXPECT_EQ(outcome.errors, "moectl: 2 of 5 requests failed\n");
+  EXPECT_EQ(json::parse(outcome.output).at("ok"), 3);
+  EXPECT_EQ(Run("bench --requests 2 --prompt " + std::string(500, 'x')).code, kExitInvalid) << "none was answered";
+}
+
 TEST_F(CommandsTest, SessionsAreContinuedListedAndDeleted) {
   EXPECT_EQ(Run("generate --prompt x --session s --must-exist").code, kExitInvalid);
   const json first = RunJson("generate --prompt x --session s --expected-tokens 0");
@@ -292,6 +300,18 @@ TEST_F(CommandsTest, AbortNamesTheRequest) {
   const Outcome unknown = Run("abort nobody");
   EXPECT_EQ(unknown.code, kExitInvalid);
   EXPECT_THAT(unknown.errors, HasSubstr("nobody"));
+}
+
+TEST_F(CommandsTest, WhereControlIsElsewhereIsTold) {
+  const std::string address = "unix:" + folder_ / "without";
+  grpc::EnableDefaultHealthCheckService(true);
+  const auto server = grpc::ServerBuilder().AddListeningPort(address, grpc::InsecureServerCredentials()).BuildAndStart();
+  ASSERT_NE(server, nullptr);
+  for (const char* arguments : {"info", "stats", "drain"}) {
+    const Outcome outcome = RunAt(address, arguments);
+    EXPECT_EQ(outcome.code, kExitFailed);
+    EXPECT_THAT(outcome.errors, AllOf(StartsWith("moectl: UNIMPLEMENTED: "), HasSubstr("--control-listen"))) << arguments;
+  }
 }
 
 TEST_F(CommandsTest, WhatStandardOutputDoesNotTakeIsAFailure) {

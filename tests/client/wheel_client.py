@@ -2,18 +2,23 @@
 
 import asyncio
 import inspect
+import json
 import pathlib
 import sys
-from typing import get_type_hints
+from typing import Any, get_type_hints
 
 import grpc
 from moe.v1 import inference_pb2
 
 import moed
+from moed.requests import chat_request
 
 PROMPT = "Once upon a time"
 OPTIONS = moed.Options(max_new_tokens=12, ignore_eos=True, temperature=0)
 LONG = moed.Options(max_new_tokens=500, ignore_eos=True, temperature=0)  # comes in more messages than one
+
+PARTS_OF_OPENAI: Any = {"role": "user", "content": [{"text": "x"}, {"type": "text", "text": "x"}]}
+CALL_OF_OPENAI: Any = {"role": "assistant", "tool_calls": [{"type": "function", "function": {"name": "f"}}]}
 
 
 def refused(code: grpc.StatusCode, error: grpc.RpcError) -> None:
@@ -31,7 +36,8 @@ def blocking(server: str) -> str:
         assert client.generate(client.tokenize(PROMPT), **OPTIONS).text == whole.text
 
         said = client.chat([{"role": "user", "content": PROMPT}], **OPTIONS)
-        parts = list(client.chat_stream([{"role": "user", "content": PROMPT}], **OPTIONS))
+        exact = moed.Options(fidelity={"kind": "EXACT"}, priority="PRIORITY_HIGH", **OPTIONS)
+        parts = list(client.chat_stream([{"role": "user", "content": [{"text": PROMPT}]}], **exact))
         assert "".join(part.text for part in parts) == said.text
         assert said.text
 
@@ -72,6 +78,15 @@ def what_is_wrong_is_named() -> None:
         (lambda: moed.Client("127.example.org:50051", token="x"), "127.example.org"),
         (lambda: moed.Client("localhost.example.org:50051", token="x"), "localhost.example.org"),
         (lambda: moed.Client().generate("x", temprature=1), "temprature"),  # type: ignore[call-arg]
+        (lambda: moed.Client().generate("x", tools=[]), "unknown option 'tools'"),
+        (lambda: moed.Client().chat([{"role": "user", "text": "x"}]), "messages[0]: unknown key 'text'"),  # type: ignore[typeddict-unknown-key]
+        (lambda: moed.Client().chat([PARTS_OF_OPENAI]), "messages[0].content[1]: unknown key 'type'; there are text"),
+        (lambda: moed.Client().chat([CALL_OF_OPENAI]), "messages[0].tool_calls[0]: unknown key 'type'"),
+        (lambda: moed.Client().chat([], tools=[{"name": "f", "schema": "{}"}]), "tools[0]: unknown key 'schema'"),  # type: ignore[typeddict-unknown-key]
+        (lambda: moed.Client().generate("x", fidelity={"kind": "EXACT", "mass": 1}), "fidelity: unknown key 'mass'"),  # type: ignore[typeddict-unknown-key]
+        (lambda: moed.Client().generate("x", fidelity="exact"), "fidelity: 'exact' is no dictionary of kind, max_gate_mass"),  # type: ignore[arg-type]
+        (lambda: moed.Client().generate("x", priority="urgent"), "urgent"),  # type: ignore[arg-type]
+        (lambda: moed.Tls(ca="ca.pem"), "Tls: ca is str: give the bytes of its PEM"),  # type: ignore[arg-type]
     ):
         try:
             wrong()
@@ -80,6 +95,41 @@ def what_is_wrong_is_named() -> None:
             assert word in str(error), error
     for here in ("127.0.0.5:50051", "localhost:50051", "[::1]:50051", "unix:/run/moed"):
         moed.Client(here, token="x").close()
+
+
+def what_is_said_of_a_conversation_reaches_the_request() -> None:
+    schema = {"type": "object", "properties": {"place": {"type": "string"}}}
+    request = chat_request(
+        [
+            {"role": "user", "content": [{"text": "Weather"}, {"text": "?"}], "name": "Ann"},
+            {
+                "role": "assistant",
+                "content": None,
+                "reasoning": "Hm.",
+                "tool_calls": [{"id": "c", "name": "w", "arguments": "{}"}],
+            },
+            {"role": "tool", "tool_call_id": "c", "content": "Rain"},
+        ],
+        {
+            "tools": [{"name": "w", "description": "d", "parameters": schema, "strict": True}, {"name": "v"}],
+            "tool_choice": {"kind": "FUNCTION", "name": "w"},
+            "fidelity": {"kind": "BOUNDED", "max_gate_mass": 0.25},
+            "priority": "PRIORITY_LOW",
+            "template_variables": {"enable_thinking": False},
+            "expected_tokens": 0,
+        },
+    )
+    asked, called, told = request.messages
+    assert ([part.text for part in asked.content], asked.name) == (["Weather", "?"], "Ann")
+    assert not called.content
+    assert (called.reasoning, called.tool_calls[0]) == ("Hm.", inference_pb2.ToolCall(id="c", name="w", arguments="{}"))
+    assert (told.role, told.tool_call_id, told.content[0].text) == ("tool", "c", "Rain")
+    assert json.loads(request.tools[0].parameters) == schema
+    assert (request.tools[0].strict, request.tools[1].parameters) == (True, "")
+    assert request.tool_choice == inference_pb2.ToolChoice(kind=inference_pb2.ToolChoice.FUNCTION, name="w")
+    assert request.fidelity == inference_pb2.Fidelity(kind=inference_pb2.Fidelity.BOUNDED, max_gate_mass=0.25)
+    assert (request.priority, request.HasField("expected_tokens")) == (inference_pb2.PRIORITY_LOW, True)
+    assert json.loads(request.template_variables) == {"enable_thinking": False}
 
 
 def both_have_the_same_methods() -> None:
@@ -101,6 +151,7 @@ def main() -> None:
     options_are_the_protocols()
     both_have_the_same_methods()
     what_is_wrong_is_named()
+    what_is_said_of_a_conversation_reaches_the_request()
     assert blocking(server) == asyncio.run(asynchronous(server))
 
 

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -81,7 +82,8 @@ const CheckCase kWrong[] = {
        r.sampling.logit_bias = {{TokenId(7), kNaN}};
      }},
     {"stopping.max_new_tokens", "0 is not in [1, 20]", [](auto& r) { r.stopping.max_new_tokens = 0; }},
-    {"stopping.max_new_tokens", "2147483647 is not in [1, 20]", [](auto& r) { r.stopping.max_new_tokens = 2147483647; }},
+    {"stopping.max_new_tokens", "2147483647 is not in [1, 20], the server's --max-new-tokens",
+     [](auto& r) { r.stopping.max_new_tokens = 2147483647; }},
     {"stopping.min_new_tokens", "-1", [](auto& r) { r.stopping.min_new_tokens = -1; }},
     {"stopping.min_new_tokens", "6 is not in [0, 5]",
      [](auto& r) { r.stopping.max_new_tokens = 5, r.stopping.min_new_tokens = 6; }},
@@ -177,6 +179,25 @@ TEST(RequestCheckTest, TheEdgesOfEveryRangeAreAllowed) {
     EngineRequest request = Valid();
     kRight[i](request);
     EXPECT_TRUE(CheckRequest(request, kLimits).ok()) << i << ": " << CheckRequest(request, kLimits);
+  }
+}
+
+// Clients send the same large number whatever the context is.
+TEST(RequestCheckTest, WithoutALimitAnyNumberOfNewTokensMayBeAskedFor) {
+  EngineLimits limits = kLimits;
+  limits.max_new_tokens.reset();
+  EngineRequest request = Valid();
+  for (const int asked : {1, 31, 32, std::numeric_limits<int>::max()}) {
+    request.stopping.max_new_tokens = asked;
+    EXPECT_TRUE(CheckRequest(request, limits).ok()) << asked;
+    EXPECT_EQ(limits.MostNewTokens(asked, 2), std::min(asked, 30));
+  }
+  request.stopping.min_new_tokens = 32;
+  EXPECT_THAT(std::string(CheckRequest(request, limits).message()), StartsWith("stopping.min_new_tokens: 32 is not in [0, 31]"));
+  request.stopping.min_new_tokens = 0;
+  for (const int asked : {0, -1}) {
+    request.stopping.max_new_tokens = asked;
+    EXPECT_THAT(std::string(CheckRequest(request, limits).message()), StartsWith("stopping.max_new_tokens: ")) << asked;
   }
 }
 

@@ -127,7 +127,7 @@ std::optional<FinishInfo> ScriptedEngine::Advance(Play& play) {
     play.completion_tokens += static_cast<int>(delta.tokens.size());
     for (const TokenInfo& info : delta.tokens) live.sequence->tokens.push_back(info.token);
     live.observer->OnTokens(std::move(delta));
-    if (play.completion_tokens >= live.request.stopping.max_new_tokens.value_or(limits_.max_new_tokens)) {
+    if (play.completion_tokens >= limits_.MostNewTokens(live.request.stopping.max_new_tokens, live.prompt_tokens)) {
       FinishInfo finish = script.finish;
       if (play.next_delta < script.deltas.size()) finish.reason = FinishReason::kLength;
       return finish;

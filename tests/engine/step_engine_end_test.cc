@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <climits>
+
 #include "tests/engine/engine_harness.h"
 
 namespace moed {
@@ -93,6 +95,21 @@ TEST(StepEngineEndTest, LengthIsTheRequestsOrTheLimitOrTheContext) {
     EXPECT_EQ(recorder->finish->completion_tokens, c.answer);
     EXPECT_EQ(recorder->finish->reason, c.prompt + c.answer == 96 ? FinishReason::kContext : FinishReason::kLength);
     ExpectAnswer(*recorder, Reference(request));
+  }
+}
+
+TEST(StepEngineEndTest, WithoutALimitAnAnswerHasWhatTheContextLeaves) {
+  HarnessOptions options;
+  options.engine.max_new_tokens.reset();
+  for (const std::optional<int> asked : {std::optional<int>(), std::optional<int>(96), std::optional<int>(INT_MAX)}) {
+    Harness harness(options);
+    EngineRequest request = GreedyRequest("0123456789", 1);
+    request.stopping.max_new_tokens = asked;
+    auto recorder = harness.Submit(request);
+    harness.RunAll();
+    EXPECT_EQ(recorder->finish->completion_tokens, 86);
+    EXPECT_EQ(recorder->finish->reason, FinishReason::kContext);
+    ExpectAnswer(*recorder, Reference(request, {}, 96, 86));
   }
 }
 

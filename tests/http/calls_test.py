@@ -16,6 +16,8 @@ from tests.real_programs import main
 pb: Any = None  # made from proto/ when the tests begin
 ARGUMENTS = '{"place": "Oslo"}'
 REQUEST = {"model": "scripted", "messages": [{"role": "user", "content": "x"}]}
+# Both are held in the same words.
+HELD_REQUESTS = (("/v1/chat/completions", REQUEST), ("/v1/completions", {"model": "scripted", "prompt": "x"}))
 RESPONSES_REQUEST = {"model": "scripted", "input": "x"}
 # What every answer is made of, as items of /v1/responses.
 REASONING = {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "Hm. "}], "status": "completed"}
@@ -321,6 +323,54 @@ class CallsTest(ScriptedDaemonTest):
         self.assertEqual(request.tool_choice, pb.ToolChoice(kind=pb.ToolChoice.NONE, at_most_one=True))
         self.assertEqual(json.loads(request.template_variables), {"reasoning_effort": "low"})
         self.assertEqual(request.format.json_schema, parameters)
+
+    def test_what_an_answer_is_held_to_reaches_the_daemon(self) -> None:
+        schema = {"type": "object", "properties": {"z": {"type": "string"}}}
+        text = json.dumps(schema, separators=(",", ":"))
+        choice = ["a|b.c", "(ß)\\ {1}", "x_y-z"]
+        escaped = r"a\|b\.c|\(ß\)\\ \{1\}|x\_y\-z"
+        held = (
+            ({"response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}}, {"json_schema": text}),
+            ({"response_format": {"type": "json_object"}}, {"json_object": True}),
+            ({"response_format": {"type": "text"}, "guided_regex": "[0-9]+"}, {"regex": "[0-9]+"}),
+            ({"structured_outputs": {"regex": "[0-9]+", "json": None}}, {"regex": "[0-9]+"}),
+            ({"structured_outputs": {"choice": choice}}, {"regex": escaped}),
+            ({"structured_outputs": {"json": schema}}, {"json_schema": text}),
+            ({"structured_outputs": {"json_object": True}}, {"json_object": True}),
+            ({"guided_choice": choice}, {"regex": escaped}),
+            ({"guided_json": schema}, {"json_schema": text}),
+            ({"guided_json": text}, {"json_schema": text}),
+        )
+        for path, request in HELD_REQUESTS:
+            for parameters, wanted in held:
+                with self.subTest(path, **parameters):
+                    status, answer = self.front.post(path, {**request, **parameters})
+                    self.assertEqual(status, 200, answer)
+                    self.assertEqual(self.daemon.request.format, pb.OutputFormat(**wanted))
+
+    def test_an_answer_is_held_to_one_thing(self) -> None:
+        json_object = {"type": "json_object"}
+        refused: tuple[tuple[dict[str, Any], str, str], ...] = (
+            ({"guided_regex": "a", "guided_choice": ["b"]}, "guided_choice", "one thing, which guided_regex says already"),
+            ({"response_format": json_object, "guided_json": {}}, "guided_json", "which response_format says already"),
+            ({"structured_outputs": {"regex": "a", "choice": ["b"]}}, "structured_outputs.choice", "structured_outputs.regex"),
+            ({"structured_outputs": {}}, "structured_outputs", "wanted is one of regex, choice, json, json_object"),
+            ({"structured_outputs": {"grammar": "a"}}, "structured_outputs.grammar", "unknown parameter"),
+            ({"structured_outputs": {"json_object": False}}, "structured_outputs.json_object", "false would say nothing"),
+            ({"structured_outputs": "a"}, "structured_outputs", "no object"),
+            ({"guided_choice": []}, "guided_choice", "one string at least"),
+            ({"guided_choice": ["a", ""]}, "guided_choice[1]", "empty"),
+            ({"guided_choice": ["a", 1]}, "guided_choice[1]", "1 is no string"),
+            ({"guided_choice": "a"}, "guided_choice", "no array"),
+            ({"guided_json": [1]}, "guided_json", "no JSON schema"),
+            ({"guided_regex": 1}, "guided_regex", "1 is no string"),
+        )
+        for path, request in HELD_REQUESTS:
+            for parameters, name, words in refused:
+                with self.subTest(path, **parameters):
+                    status, answer = self.front.post(path, {**request, **parameters})
+                    self.assertEqual((status, answer["error"]["param"]), (400, name), answer)
+                    self.assertIn(words, answer["error"]["message"])
 
 
 if __name__ == "__main__":

@@ -163,7 +163,7 @@ class CompletionsTest(OpenAiTestCase):
             ({"logit_bias": {"x": 1}}, "logit_bias"),
             ({"logit_bias": {"5": 1, "05": 2}}, "logit_bias[5]"),
             ({"stream_options": {"what": 1}}, "stream_options.what"),
-            ({"extra_body": {"guided_json": {}}}, "guided_json"),
+            ({"extra_body": {"guided_grammar": "x"}}, "guided_grammar"),
             ({"extra_body": {"fidelity": "some"}}, "fidelity"),
             ({"prompt": []}, "prompt"),
             ({"prompt": [[1, "x"]]}, "prompt[0][1]"),
@@ -176,6 +176,33 @@ class CompletionsTest(OpenAiTestCase):
             error = caught.exception
             self.assertEqual((error.param, error.type), (name, "invalid_request_error"), error.message)
             self.assertIn(name.partition("[")[0], str(error.body["message"]) if isinstance(error.body, dict) else "")
+
+    def test_an_answer_may_be_one_of_several_texts(self) -> None:
+        choice = ["[yes]", "no (|)", "n.."]
+        for parameters in ({"structured_outputs": {"choice": choice}}, {"guided_choice": choice}):
+            answer = self.complete(max_tokens=32, temperature=1, extra_body=parameters)
+            self.assertEqual((answer.choices[0].text in choice, answer.choices[0].finish_reason), (True, "stop"), answer)
+        with self.assertRaises(openai.BadRequestError) as caught:
+            self.complete(extra_body={"structured_outputs": {"regex": "(?=a)"}})
+        self.assertEqual(caught.exception.param, "structured_outputs.regex")
+        with self.assertRaises(openai.BadRequestError) as caught:
+            self.complete(extra_body={"response_format": {"type": "json_schema", "json_schema": {"schema": {"not": {}}}}})
+        self.assertEqual(caught.exception.param, "response_format.json_schema")
+
+    def test_more_tokens_than_the_context_leaves_are_those_that_it_leaves(self) -> None:
+        context = self.client.models.retrieve(MODEL).max_model_len
+        for most in (context, (1 << 31) - 1):
+            answer = self.complete([5] * (context - 4), max_tokens=most, extra_body={"ignore_eos": True})
+            self.assertEqual((answer.choices[0].finish_reason, answer.usage.completion_tokens), ("length", 4))
+        with (
+            self.running("--store", self.store, "--max-new-tokens", 8) as daemon,
+            front_of(daemon) as front,
+            client_of(front) as client,
+            self.assertRaises(openai.BadRequestError) as caught,
+        ):
+            client.completions.create(model=MODEL, prompt=PROMPT, max_tokens=9)
+        self.assertEqual(caught.exception.param, "max_tokens")
+        self.assertIn("9 is not in [1, 8], the server's --max-new-tokens", str(caught.exception))
 
     def test_errors_before_a_stream_begins_have_a_status(self) -> None:
         with self.assertRaises(openai.BadRequestError):

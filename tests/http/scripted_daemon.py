@@ -53,6 +53,7 @@ class ScriptedDaemonTest(RealProgramsTest):
     """One scripted daemon, and one moed-http in front of it, for all tests of a class."""
 
     model_name: ClassVar[str] = "scripted"
+    daemon_address: ClassVar[str]
     front: ClassVar[Front]
 
     @classmethod
@@ -62,6 +63,7 @@ class ScriptedDaemonTest(RealProgramsTest):
     @classmethod
     def setUpClass(cls) -> None:
         super().setUpClass()
-        address = cls.enterClassContext(serving(cls.script()))
-        cls.front = cls.enterClassContext(contextlib.closing(Front(cls.binaries, address, "--model-name", cls.model_name)))
+        cls.daemon_address = cls.enterClassContext(serving(cls.script()))
+        front = Front(cls.binaries, cls.daemon_address, "--model-name", cls.model_name)
+        cls.front = cls.enterClassContext(contextlib.closing(front))
         cls.front.wait_until_ready()

@@ -4,6 +4,7 @@
 #include <grpc/support/log.h>
 #include <gtest/gtest.h>
 
+#include <climits>
 #include <functional>
 #include <string>
 #include <thread>
@@ -219,6 +220,21 @@ TEST(AnswerLimitsTest, AlternativesThatCannotFitOneMessageAreRefusedBeforehand) 
   EXPECT_THAT(status.error_message(), HasSubstr("have it streamed"));
   request.mutable_stopping()->set_max_new_tokens(10);
   EXPECT_TRUE(Generate(server, request).ok());
+}
+
+TEST(AnswerLimitsTest, OfManyTokensThoseThatTheContextLeavesAreCounted) {
+  HarnessOptions options{.calls = {.max_answer_bytes = 8 << 10}};
+  options.engine.max_new_tokens.reset();
+  ServerHarness server(options);
+  server.RunFreely();
+  GenerateRequest request;
+  for (int i = 0; i < 50; ++i) request.mutable_token_ids()->add_ids(5);
+  request.mutable_response()->set_logprobs(true);
+  request.mutable_response()->set_top_logprobs(20);
+  request.mutable_stopping()->set_max_new_tokens(INT_MAX);
+  EXPECT_TRUE(Generate(server, request).ok());
+  request.mutable_token_ids()->mutable_ids()->Truncate(10);
+  EXPECT_THAT(Generate(server, request).error_message(), HasSubstr("20 alternatives for each of 54 tokens"));
 }
 
 // What they take is the client's choice: it sends the tokens, and each comes back with its text.

@@ -223,7 +223,10 @@ class DaemonTest(DaemonTestCase):
 
     def test_a_full_queue_is_told_and_counted(self) -> None:
         with self.serving(*SLOW, "--max-running", 1, "--queue-capacity", 1) as daemon:
-            report = daemon.json("bench", "--requests", 24, "--concurrency", 12, "--max-new-tokens", 10, "--ignore-eos")
+            load = ("--requests", 24, "--concurrency", 12, "--max-new-tokens", 10, "--ignore-eos", "--json")
+            ended = daemon.moectl("bench", *load, check=False)
+            self.assertEqual(ended.returncode, 7, ended.stderr)
+            report = json.loads(ended.stdout)
             self.assertGreater(report["ok"], 0)
             self.assertEqual(list(report["errors"]), ["RESOURCE_EXHAUSTED"])
             self.assertEqual(report["ok"] + report["errors"]["RESOURCE_EXHAUSTED"], 24)

@@ -3,6 +3,18 @@
 from moed.asynchronous import AsyncClient
 from moed.client import Client
 from moed.connection import Connection, Tls
-from moed.requests import Message, Options
+from moed.requests import ContentPart, Fidelity, Message, Options, Tool, ToolCall, ToolChoice
 
-__all__ = ["AsyncClient", "Client", "Connection", "Message", "Options", "Tls"]
+__all__ = [
+    "AsyncClient",
+    "Client",
+    "Connection",
+    "ContentPart",
+    "Fidelity",
+    "Message",
+    "Options",
+    "Tls",
+    "Tool",
+    "ToolCall",
+    "ToolChoice",
+]

@@ -19,11 +19,18 @@ def _is_here(server: str) -> bool:
 
 @dataclass(frozen=True)
 class Tls:
-    """PEM. Without `ca` the authorities that gRPC knows; certificate and key where the server wants them."""
+    """PEM itself, no path. Without `ca` the authorities that gRPC knows; certificate and key where the server wants them."""
 
     ca: bytes | None = None
     certificate: bytes | None = None
     key: bytes | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if value is not None and not isinstance(value, bytes):
+                raise TypeError(
+                    f"Tls: {name} is {type(value).__name__}: give the bytes of its PEM, as pathlib.Path(...).read_bytes()"
+                )
 
     def credentials(self) -> grpc.ChannelCredentials:
         return grpc.ssl_channel_credentials(self.ca, self.key, self.certificate)

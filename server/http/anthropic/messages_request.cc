@@ -122,7 +122,7 @@ absl::Status ApplyOutputFormat(const Json& value, MessagesDraft& draft) {
   OutputDraft format;
   MOED_RETURN_IF_ERROR(ReadMembers(value, kOutputFormat, format));
   if (format.schema.empty()) return InvalidArgument(".schema: missing");
-  draft.request.mutable_format()->set_json_schema(std::move(format.schema));
+  draft.format.set_json_schema(std::move(format.schema));
   return absl::OkStatus();
 }
 absl::Status ApplyEffort(const Json& value, MessagesDraft& draft) {

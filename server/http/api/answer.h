@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -41,6 +42,8 @@ struct AnswerOptions {
   bool has_fidelity = false;
   moe::v1::Priority priority = moe::v1::PRIORITY_UNSPECIFIED;
   SessionOptions session;
+  moe::v1::OutputFormat format;            // nothing set: any text
+  std::string_view format_parameter = "";  // a literal: which of several said it
 };
 
 // Fills what the daemon's requests have in common.
@@ -53,6 +56,7 @@ void SetOptions(AnswerOptions&& options, const std::string& request_id, Request&
   request.set_session_id(std::move(options.session.id));
   request.set_must_exist(options.session.must_exist);
   request.set_priority(options.priority);
+  if (options.format.kind_case() != moe::v1::OutputFormat::KIND_NOT_SET) *request.mutable_format() = std::move(options.format);
   if (options.session.expected_tokens) request.set_expected_tokens(*options.session.expected_tokens);
   if (options.has_fidelity) *request.mutable_fidelity() = std::move(options.fidelity);
 }

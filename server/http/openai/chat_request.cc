@@ -4,6 +4,7 @@
 
 #include "server/http/openai/common_parameters.h"
 #include "server/http/openai/messages.h"
+#include "server/http/openai/text_format.h"
 
 namespace moed::http {
 namespace {
@@ -34,9 +35,6 @@ absl::Status ApplyLogprobs(const Json& value, ChatDraft& draft) {
 }
 
 absl::Status ApplyReasoningEffort(const Json& value, ChatDraft& draft) { return ReadReasoningEffort(value, draft); }
-absl::Status ApplyResponseFormat(const Json& value, ChatDraft& draft) {
-  return ReadTextFormat(value, Layout::kNested, draft.request);
-}
 absl::Status ApplyModalities(const Json& value, ChatDraft&) {
   return OnlyValue(value, Json::array({"text"}), "answers are texts");
 }
@@ -51,7 +49,6 @@ constexpr Parameter<ChatDraft> kParameters[] = {
     {"max_tokens", ApplyOldMaxTokens},
     {"logprobs", ApplyLogprobs},
     {"reasoning_effort", ApplyReasoningEffort},
-    {"response_format", ApplyResponseFormat},
     {"modalities", ApplyModalities},
     {"audio", NotOffered},
     {"prediction", NotOffered},
@@ -70,18 +67,17 @@ constexpr FieldName kFieldNames[] = {
     {"stop_strings", "stop"},
     {"include_stop_string", "include_stop_str_in_output"},
     {"template_variables", "chat_template_kwargs"},
-    {"format", "response_format"},
     {"kind", "tool_choice"},
     {"tool_choice.name", "tool_choice.function.name"},
     {"at_most_one", "parallel_tool_calls"},
-    {"json_schema", "response_format.json_schema"},
 };
 
 }  // namespace
 
 std::span<const Parameter<ChatDraft>> ChatParameters() { return kParameters; }
 std::vector<FieldName> ChatFieldNames(const ChatDraft& draft) {
-  std::vector<FieldName> names(std::begin(kFieldNames), std::end(kFieldNames));
+  std::vector<FieldName> names = TextFormatNames(draft);
+  names.insert(names.end(), std::begin(kFieldNames), std::end(kFieldNames));
   names.push_back({"max_new_tokens", draft.max_tokens_name});
   return names;
 }

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "server/http/api/answer_parameters.h"
+#include "server/http/openai/text_format.h"
 
 namespace moed::http {
 namespace {
@@ -41,7 +42,7 @@ constexpr Parameter<AnswerOptions> kParameters[] = {
 std::span<const Parameter<AnswerOptions>> CommonParameters() {
   static const std::vector<Parameter<AnswerOptions>> all = [] {
     std::vector<Parameter<AnswerOptions>> rows(std::begin(kParameters), std::end(kParameters));
-    rows.insert(rows.end(), AnswerParameters().begin(), AnswerParameters().end());
+    for (const auto more : {AnswerParameters(), TextFormatParameters()}) rows.insert(rows.end(), more.begin(), more.end());
     return rows;
   }();
   return all;

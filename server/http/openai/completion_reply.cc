@@ -90,6 +90,7 @@ class CompletionWriter final : public AnswerWriter<GenerateResponse> {
         include_usage_(draft.include_usage),
         logprobs_(draft.response.logprobs()),
         echoed_(EchoedTexts(draft)),
+        field_names_(CompletionFieldNames(draft)),
         prompts_(draft.prompts.size()),
         choices_(draft.prompts.size(), draft.choices),
         places_(choices_.count()) {}
@@ -146,7 +147,7 @@ class CompletionWriter final : public AnswerWriter<GenerateResponse> {
   ApiError ErrorOfChoice(const grpc::Status& status) const {
     const std::string prompt = prompts_ > 1 ? StrCat("prompt[", choices_.prompt(), "]") : "prompt";
     std::vector<FieldName> names = {{"text", prompt}, {"token_ids", prompt}, {"prompt", prompt}};
-    names.insert(names.end(), CompletionFieldNames().begin(), CompletionFieldNames().end());
+    names.insert(names.end(), field_names_.begin(), field_names_.end());
     return ErrorOf(status, names);
   }
 
@@ -191,6 +192,7 @@ class CompletionWriter final : public AnswerWriter<GenerateResponse> {
   const bool include_usage_;
   const bool logprobs_;
   const std::vector<std::string> echoed_;  // the prompts' texts, "" of token ids; empty: they are not wanted
+  const std::vector<FieldName> field_names_;
   const size_t prompts_;
   Choices choices_;
   std::vector<Place> places_;

@@ -1,8 +1,10 @@
 #include "server/http/openai/completion_request.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "server/http/openai/common_parameters.h"
+#include "server/http/openai/text_format.h"
 
 namespace moed::http {
 namespace {
@@ -95,7 +97,11 @@ void PrepareEcho(CompletionDraft& draft) {
 }  // namespace
 
 std::span<const Parameter<CompletionDraft>> CompletionParameters() { return kParameters; }
-std::span<const FieldName> CompletionFieldNames() { return kFieldNames; }
+std::vector<FieldName> CompletionFieldNames(const CompletionDraft& draft) {
+  std::vector<FieldName> names = TextFormatNames(draft);
+  names.insert(names.end(), std::begin(kFieldNames), std::end(kFieldNames));
+  return names;
+}
 
 absl::StatusOr<CompletionDraft> ReadCompletion(const std::string& body) {
   MOED_ASSIGN_OR_RETURN(const Json json, ParseJson(body));

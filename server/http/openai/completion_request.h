@@ -23,7 +23,7 @@ struct CompletionDraft : AnswerOptions {
 
 std::span<const Parameter<CompletionDraft>> CompletionParameters();
 // The daemon's fields that have another name here, but for the prompt.
-std::span<const FieldName> CompletionFieldNames();
+std::vector<FieldName> CompletionFieldNames(const CompletionDraft& draft);
 
 // Of the body's text. INVALID_ARGUMENT about a parameter begins with it.
 absl::StatusOr<CompletionDraft> ReadCompletion(const std::string& body);

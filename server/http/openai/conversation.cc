@@ -39,47 +39,9 @@ constexpr Parameter<ConversationDraft> kParameters[] = {
     {"service_tier", ApplyServiceTier},
 };
 
-// The name and the description are for OpenAI's models.
-struct FormatDraft {
-  std::string type;
-  std::string schema;
-};
-absl::Status ApplyFormatType(const Json& value, FormatDraft& draft) {
-  MOED_ASSIGN_OR_RETURN(draft.type, StringOf(value));
-  return absl::OkStatus();
-}
-absl::Status ApplySchema(const Json& value, FormatDraft& draft) {
-  if (!value.is_object()) return InvalidArgument(ShownJson(value), " is no JSON schema, which is an object");
-  draft.schema = value.dump();
-  return absl::OkStatus();
-}
-absl::Status ApplySchemaStrict(const Json& value, FormatDraft&) {
-  return BoolOf(value).status();
-}  // answers are always held to it
-constexpr Parameter<FormatDraft> kSchema[] = {
-    {"name", nullptr}, {"description", nullptr}, {"schema", ApplySchema}, {"strict", ApplySchemaStrict}};
-absl::Status ApplyJsonSchema(const Json& value, FormatDraft& draft) { return ReadMembers(value, kSchema, draft); }
-constexpr Parameter<FormatDraft> kNestedFormat[] = {{"type", ApplyFormatType}, {"json_schema", ApplyJsonSchema}};
-constexpr Parameter<FormatDraft> kFlatFormat[] = {{"type", ApplyFormatType}, kSchema[0], kSchema[1], kSchema[2], kSchema[3]};
-
 }  // namespace
 
 std::span<const Parameter<ConversationDraft>> ConversationParameters() { return kParameters; }
-
-absl::Status ReadTextFormat(const Json& value, Layout layout, moe::v1::ChatRequest& request) {
-  const bool nested = layout == Layout::kNested;
-  FormatDraft format;
-  MOED_RETURN_IF_ERROR(nested ? ReadMembers(value, kNestedFormat, format) : ReadMembers(value, kFlatFormat, format));
-  if (format.type == "json_object") {
-    request.mutable_format()->set_json_object(true);
-  } else if (format.type == "json_schema") {
-    if (format.schema.empty()) return InvalidArgument(nested ? ".json_schema.schema" : ".schema", ": missing");
-    request.mutable_format()->set_json_schema(std::move(format.schema));
-  } else if (format.type != "text") {
-    return InvalidArgument(".type: allowed are text, json_object and json_schema");
-  }
-  return absl::OkStatus();
-}
 
 // gpt-oss' template has a variable of this name; others do not look at it.
 absl::Status ReadReasoningEffort(const Json& value, ConversationDraft& draft) {

@@ -1,4 +1,4 @@
-// What requests of /v1/chat/completions and /v1/responses share: a conversation, its tools, what the answer is held to.
+// What requests of /v1/chat/completions and /v1/responses share: a conversation and its tools.
 #pragma once
 
 #include <optional>
@@ -23,8 +23,6 @@ struct ConversationDraft : AnswerOptions {
 // Those that both call the same.
 std::span<const Parameter<ConversationDraft>> ConversationParameters();
 
-// {"type": "text"}, or what the text is held to. Errors begin with the place.
-absl::Status ReadTextFormat(const Json& value, Layout layout, moe::v1::ChatRequest& request);
 absl::Status ReadReasoningEffort(const Json& value, ConversationDraft& draft);
 
 // Once all parameters are read. The error begins with the parameter.

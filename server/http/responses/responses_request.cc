@@ -4,6 +4,7 @@
 
 #include "core/base/status.h"
 #include "server/http/api/answer_parameters.h"
+#include "server/http/openai/text_format.h"
 
 namespace moed::http {
 namespace {
@@ -35,7 +36,7 @@ absl::Status ApplyToolChoice(const Json& value, ResponsesDraft& draft) {
 }
 
 absl::Status ApplyTextFormat(const Json& value, ResponsesDraft& draft) {
-  return ReadTextFormat(value, Layout::kFlat, draft.request);
+  return ReadTextFormat(value, Layout::kFlat, draft.format);
 }
 absl::Status ApplyVerbosity(const Json& value, ResponsesDraft&) {
   return OnlyValue(value, "medium", "how much a model says is its own matter");

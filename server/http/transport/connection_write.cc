@@ -67,6 +67,7 @@ std::string Connection::Head(int status, const std::string& content_type, std::o
   std::string head = StrCat("HTTP/1.1 ", status, " ", StatusText(status), "\r\ncontent-type: ", content_type, "\r\n");
   if (!request_.id.empty()) head += StrCat("x-request-id: ", request_.id, "\r\n");
   if (!request_.id_header.empty()) head += StrCat(request_.id_header, ": ", request_.id, "\r\n");
+  for (const Header& header : share_->handler.CommonHeaders(request_)) head += StrCat(header.name, ": ", header.value, "\r\n");
   for (const Header& header : headers) head += StrCat(header.name, ": ", header.value, "\r\n");
   if (status == kNotModified) {
     // Its body would have had a length, which this is not.
