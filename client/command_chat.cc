@@ -32,6 +32,9 @@ constexpr const char* kHelp =
     "  /quit       end, as Ctrl-D does\n"
     "Ctrl-C stops an answer. A line that ends with \\ goes on in the next one.\n";
 
+constexpr const char* kFull =
+    "the conversation is full: /reset begins anew; for longer ones the daemon needs a larger --max-context or --kv-budget\n";
+
 // The answer under way, which Ctrl-C stops.
 class Answering {
  public:
@@ -106,6 +109,7 @@ class Chat {
 
   void Reset() {
     messages().Clear();
+    full_ = false;
     if (!flags_.system.empty()) AddMessage(messages(), "system", flags_.system);
   }
 
@@ -128,8 +132,11 @@ class Chat {
       answering_->Begin(cancellation);
       const absl::Status status = Answer(*line, cancellation);
       answering_->End();
-      if (status.ok() || cancellation.cancelled()) continue;
-      std::fprintf(stderr, "%s\n", ErrorText(status).c_str());
+      if (full_ && (status.ok() || absl::IsInvalidArgument(status))) {
+        std::fputs(kFull, stderr);
+      } else if (!status.ok() && !cancellation.cancelled()) {
+        std::fprintf(stderr, "%s\n", ErrorText(status).c_str());
+      }
     }
     std::fputs("\n", stderr);
     return absl::OkStatus();
@@ -187,7 +194,10 @@ class Chat {
     const bool stopped = cancellation.cancelled() && !said.empty();
     if (!said.empty() || !answer.reasoning().empty()) std::printf("\n");
     std::fflush(stdout);
-    if (status.ok()) PrintSummary(finish);
+    if (status.ok()) {
+      PrintSummary(finish);
+      full_ = !text_request_ && finish.reason() == moe::v1::FINISH_REASON_CONTEXT;
+    }
     if (status.ok() || stopped) {
       *messages().Add() = std::move(answer);
     } else {
@@ -213,6 +223,7 @@ class Chat {
   const std::shared_ptr<Answering> answering_ = std::make_shared<Answering>();
   moe::v1::ChatRequest request_;
   std::optional<moe::v1::GenerateRequest> text_request_;  // with --plain, instead
+  bool full_ = false;                                     // its last answer has filled the context
 };
 
 }  // namespace

@@ -11,6 +11,12 @@ namespace {
 
 int Growth(const PlanSequence& sequence) { return std::max(0, sequence.required_pages - sequence.held_pages); }
 
+// All that it needs of what those that run do not hold. Its own are counted: it may have lost them by the time it is admitted. It
+// never gives back surplus ones.
+int PagesOf(const PlanSequence& sequence) {
+  return std::max(sequence.required_pages, sequence.held_pages) - sequence.shared_pages;
+}
+
 // How many keep running; takes what they grow by from `available`.
 int KeepRunning(std::span<const PlanSequence> sequences, int running, int& available) {
   for (int i = 0; i < running; ++i) {
@@ -23,17 +29,37 @@ int KeepRunning(std::span<const PlanSequence> sequences, int running, int& avail
   return running;
 }
 
-int Admit(std::span<const PlanSequence> sequences, int running, int max_running, int available) {
+// How many run then; takes their pages from `available`.
+int Admit(std::span<const PlanSequence> sequences, int running, int max_running, int& available) {
   const int limit = std::min(max_running, static_cast<int>(sequences.size()));
   while (running < limit) {
-    const PlanSequence& next = sequences[running];
-    // Its own pages are counted as available: it may have lost them by the time it is admitted. It never gives back surplus ones.
-    const int pages = std::max(next.required_pages, next.held_pages) - next.shared_pages;
+    const int pages = PagesOf(sequences[running]);
     if (running > 0 && pages + running > available) break;
     available -= pages;
     ++running;
   }
   return running;
+}
+
+// Those behind sequences[running], which lacks pages, that run before it.
+std::vector<int> Overtake(std::span<const PlanSequence> sequences, int running, int max_running, int available) {
+  const int limit = std::min(max_running, static_cast<int>(sequences.size()));
+  std::vector<int> overtaking;
+  if (running + 1 >= limit) return overtaking;
+  int free = available;
+  for (const PlanSequence& waits : sequences.subspan(running)) free -= waits.held_pages - waits.shared_pages;
+  // Beside the first, once those that have not overtaken have ended, and the others have grown.
+  int left = available - PagesOf(sequences[running]);
+  for (const PlanSequence& runs : sequences.first(running)) left += runs.overtook ? -1 : PagesOf(runs);
+  for (int i = running + 1; i < limit; ++i) {
+    const PlanSequence& next = sequences[i];
+    const int run = running + static_cast<int>(overtaking.size());
+    if (next.gave_way || Growth(next) + run > free || PagesOf(next) + 1 > left) continue;
+    free -= Growth(next);
+    left -= PagesOf(next) + 1;
+    overtaking.push_back(i);
+  }
+  return overtaking;
 }
 
 // A tenant's prompts, as indices of `runs`, and what of a step they get.
@@ -120,9 +146,14 @@ BatchPlan PlanStep(std::span<const PlanSequence> sequences, const PlanBudget& bu
   int available = budget.available_pages;
   BatchPlan plan;
   plan.running = KeepRunning(sequences, before, available);
-  if (plan.running == before) plan.running = Admit(sequences, before, budget.max_running, available);
+  if (plan.running == before) {
+    plan.running = Admit(sequences, before, budget.max_running, available);
+    plan.overtaking = Overtake(sequences, plan.running, budget.max_running, available);
+  }
+  std::vector<PlanSequence> runs(sequences.begin(), sequences.begin() + plan.running);
+  for (const int overtakes : plan.overtaking) runs.push_back(sequences[overtakes]);
+  plan.running = static_cast<int>(runs.size());
 
-  const auto runs = sequences.first(plan.running);
   const auto decoding = [](const PlanSequence& sequence) { return sequence.decoding; };
   const int decoders = static_cast<int>(std::count_if(runs.begin(), runs.end(), decoding));
   const int most = decoders == 0 ? budget.max_step_tokens : std::min(budget.max_step_tokens, budget.max_shared_tokens);

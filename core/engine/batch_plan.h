@@ -1,8 +1,8 @@
 // Which tokens of which sequences go into the next step. A pure function of a snapshot.
 //
-// Live requests are listed in the order of their turns (turns.h) and those that run are the first ones of the list: only the next
-// one is ever admitted and only the last one ever gives way. Pages for all known tokens of a sequence are taken at admission; a
-// decoding sequence grows.
+// Live requests are listed in the order of their turns (turns.h) and those that run are the first ones of the list: the next one
+// is admitted, those behind it where it lacks pages and they do not (Overtaking below), and only the last one ever gives way.
+// Pages for all known tokens of a sequence are taken at admission; a decoding sequence grows.
 #pragma once
 
 #include <climits>
@@ -21,6 +21,8 @@ struct PlanSequence {
   bool whole = false;      // its pending tokens are computed in one step
   int tenant = 0;          // whose it is; the smaller number had less until now
   int weight = 1;          // of its tenant
+  bool overtook = false;   // runs, and another one's turn was before it
+  bool gave_way = false;   // has lost its pages once
 };
 
 struct PlanBudget {
@@ -36,14 +38,16 @@ struct PlanBudget {
 };
 
 struct PlannedChunk {
-  int sequence = 0;  // index in the snapshot
+  int sequence = 0;  // index in the list with those that overtake in their places
   int tokens = 0;    // >= 1
   friend bool operator==(const PlannedChunk&, const PlannedChunk&) = default;
 };
 
-// sequences[0, running) run after this plan: those of them that did not are admitted, those beyond that did are preempted.
+// The first `running` run after this plan: those of them that did not are admitted, those beyond that did are preempted. Those
+// that overtake are moved behind the others of these, in their order.
 struct BatchPlan {
   int running = 0;
+  std::vector<int> overtaking;       // indices in the snapshot, ascending
   std::vector<PlannedChunk> chunks;  // ascending by sequence
 };
 
@@ -56,6 +60,11 @@ struct BatchPlan {
 // When growth lacks pages the last running sequence gives way (perhaps the growing one itself, never the first). Admission is
 // in the list's order, needs all pages of the known tokens and leaves one page for each that already runs; none in a step
 // with preemption. The first sequence always runs: the caller sees to it that all pages together hold any one sequence.
+//
+// Overtaking: the first that lacks pages waits for those that run to end. Who is behind it runs meanwhile in pages that neither
+// those that run nor those that wait hold, and without which the first has all that it lacks once those have ended: it does not
+// wait for who has overtaken, but where their answers grow by more than a page each, and then nobody else overtakes. Who
+// overtakes is the last to keep its pages, and who has lost them once does not overtake.
 BatchPlan PlanStep(std::span<const PlanSequence> sequences, const PlanBudget& budget);
 
 }  // namespace moed

@@ -36,8 +36,9 @@ struct LiveRequest {
   int computed_tokens = 0;
 
   bool running = false;
-  bool started = false;  // OnStarted was called
-  bool judged = false;   // whether it can be done before its deadline
+  bool overtook = false;  // it runs, and another one's turn was before it
+  bool started = false;   // OnStarted was called
+  bool judged = false;    // whether it can be done before its deadline
   int cached_tokens = 0;
   int prefix_tokens = 0;                   // of those, from the prefix cache or the source cache
   std::optional<uint64_t> prefix_version;  // of the cache, when they were looked for

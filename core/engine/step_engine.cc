@@ -85,7 +85,7 @@ uint64_t StepEngine::MemoryBytes(const StepEngineOptions& options, int vocabular
   const uint64_t stopping_bytes = request.stop_strings * (uint64_t{2} * request.stop_string_bytes + sizeof(std::string)) +
                                   uint64_t{8} * request.logit_biases + uint64_t{8} * request.stop_tokens;
   const uint64_t live = static_cast<uint64_t>(options.max_running) + options.queue_capacity;
-  const uint64_t step_bytes = options.max_running * (sizeof(SequenceChunk) + sizeof(PlanSequence) + sizeof(PlannedChunk));
+  const uint64_t step_bytes = options.max_running * (sizeof(SequenceChunk) + 2 * sizeof(PlanSequence) + sizeof(PlannedChunk));
   return live * (sizeof(LiveRequest) + sequence_bytes + 2 * stopping_bytes) + options.max_kept_sessions * sequence_bytes +
          step_bytes + Sampler::ScratchBytes(vocabulary);
 }

@@ -138,6 +138,7 @@ void StepLoop::Schedule() {
                     parts_.model.spec().encoder.has_value()};
   TakeSnapshot(budget);
   const BatchPlan plan = PlanStep(snapshot_, budget);
+  LetOvertake(plan);
   for (size_t i = plan.running; i < live_.size() && live_[i]->running; ++i) Preempt(*live_[i]);
   for (int i = 0; i < plan.running; ++i) {  // before memory is looked for: theirs stays
     if (live_[i]->started && !live_[i]->running) NoteTaken(*live_[i]);
@@ -171,8 +172,8 @@ void StepLoop::TakeSnapshot(PlanBudget& budget) {
     const auto shared_pages = shares ? std::count_if(kv.pages.begin(), kv.pages.end(), shared) : 0;
     snapshot_.push_back({live->running, live->Decoding(), Restoring(*live) ? 0 : live->PendingNow(), held,
                          KvPool::PagesFor(live->Goal(), parts_.kv.page_tokens()), static_cast<int>(shared_pages),
-                         live->BeginsWhole() && !live->awaits_source, ranks[snapshot_.size()],
-                         turns_.limits(live->owner).weight});
+                         live->BeginsWhole() && !live->awaits_source, ranks[snapshot_.size()], turns_.limits(live->owner).weight,
+                         live->overtook, live->preemptions > 0});
   }
 }
 

@@ -64,8 +64,8 @@ struct StepLoopOptions {
 
 // Engine thread only, except Stats.
 //
-// live_ begins with its running requests, in the order in which they began to run; those that run next follow, then the others in
-// order of arrival (turns.h, batch_plan.h). All pages and slots that no
+// live_ begins with its running requests, in the order in which they began to run, those last that have overtaken others; those
+// that run next follow, then the others in order of arrival (turns.h, batch_plan.h). All pages and slots that no
 // running request holds can be had at any moment: free ones first, which the prefix cache then forgets, then those of idle
 // sessions, then those of waiting requests; both are computed again when they run, as far as they are not known.
 class StepLoop final : private StepWatcher {
@@ -94,6 +94,7 @@ class StepLoop final : private StepWatcher {
   int TakeTurns();
   std::vector<TurnEntry> TurnEntries() const;
   const LiveRequest* GiveWay();
+  void LetOvertake(const BatchPlan& plan);
   std::vector<int> CountPagesOfTenants();
   void NoteHeavyTenants();
   void PublishRunning();

@@ -86,7 +86,7 @@ void StepLoop::Preempt(LiveRequest& live) {
     RememberEnd(*live.sequence);
   }
   ReleaseMemory(live);
-  live.running = false;
+  live.running = live.overtook = false;
   live.prompt_logprobs.clear();
   live.prompt_top.clear();
   ++live.preemptions;

@@ -34,6 +34,7 @@ int StepLoop::TakeTurns() {
   if (turns_.limits_kv()) {
     std::stable_partition(live_.begin(), waiting, [this](const auto& live) { return !turns_.Heavy(live->owner); });
   }
+  std::stable_partition(live_.begin(), waiting, [](const auto& live) { return !live->overtook; });
   const auto running = static_cast<int>(waiting - live_.begin());
   std::vector<TurnEntry> entries = TurnEntries();
   for (size_t i = 0; i < entries.size(); ++i) entries[i].gave_way = live_[i].get() == gave_way;
@@ -45,6 +46,16 @@ int StepLoop::TakeTurns() {
     for (size_t later = i + 1; later < next.size(); ++later) next[later] += next[later] < next[i] ? 1 : 0;
   }
   return running + static_cast<int>(next.size());
+}
+
+// They become the last ones of those that run.
+void StepLoop::LetOvertake(const BatchPlan& plan) {
+  auto place = live_.begin() + plan.running - static_cast<std::ptrdiff_t>(plan.overtaking.size());
+  for (const int overtakes : plan.overtaking) {
+    const auto taken = live_.begin() + overtakes;
+    (*taken)->overtook = true;
+    std::rotate(place++, taken, taken + 1);
+  }
 }
 
 // A tenant without a place does not wait for the end of another one's long answers. Returns who gave way, or null.

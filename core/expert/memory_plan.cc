@@ -11,8 +11,7 @@
 namespace moed {
 namespace {
 
-constexpr uint64_t kLeastPositions = 256;
-constexpr uint64_t kKvShare = 16;         // one part in so many of what the fixed parts leave
+constexpr uint64_t kKvShare = 16;         // one part in so many of what the fixed parts leave, at least
 constexpr uint64_t kCheckpointShare = 8;  // one part in so many of that
 
 // What the request allows for keys and values.
@@ -68,7 +67,8 @@ absl::StatusOr<KvBounds> BoundKv(const MemoryNeeds& needs, const MemoryRequest& 
   }
   KvBounds bounds;
   bounds.context = request.max_context.value_or(needs.model_context);
-  bounds.least_pages = DivideUp(request.max_context ? bounds.context : std::min(kLeastPositions, bounds.context), page_tokens);
+  bounds.least_pages =
+      DivideUp(request.max_context ? bounds.context : std::min<uint64_t>(kLeastPositions, bounds.context), page_tokens);
   bounds.most_pages = std::max(bounds.least_pages, DivideUp(bounds.context, page_tokens) * request.max_running);
   bounds.least_slots = needs.kv_slot == 0 ? 0 : 1;
   bounds.most_slots = needs.kv_slot == 0 ? 0 : request.max_running;
@@ -76,6 +76,9 @@ absl::StatusOr<KvBounds> BoundKv(const MemoryNeeds& needs, const MemoryRequest& 
   if (request.kv_budget) MOED_RETURN_IF_ERROR(BoundByBudget(needs, request, bounds));
   return bounds;
 }
+
+// Of `left` bytes, where experts have use for `useful`.
+uint64_t ShareOfKv(uint64_t left, uint64_t useful) { return std::max(left / kKvShare, left - std::min(left, useful)); }
 
 // A plan's pages and slots: slots in half of `share`, and what `room` holds.
 struct KvCounts {
@@ -145,6 +148,12 @@ MemoryPart CachePart(const MemoryNeeds& needs, int top_k, uint64_t bytes) {
 
 uint64_t LeastCache(const MemoryNeeds& needs) { return std::max(needs.least_cache, needs.record) + needs.lent; }
 
+// `elsewhere`: bytes of experts that need not be in it.
+uint64_t MostCache(const MemoryNeeds& needs, uint64_t elsewhere = 0) {
+  const uint64_t most = needs.most_cache == 0 ? needs.all_experts : needs.most_cache;
+  return std::max(most - std::min(most, elsewhere), LeastCache(needs));
+}
+
 absl::Status TooSmall(const char* kind, uint64_t budget, const std::vector<MemoryPart>& least) {
   const uint64_t smallest = SumBytes(least);
   return ResourceExhausted("a ", kind, " budget of ", budget, " bytes (", FormatBytes(budget),
@@ -152,7 +161,7 @@ absl::Status TooSmall(const char* kind, uint64_t budget, const std::vector<Memor
                            " bytes (", FormatBytes(smallest), ")");
 }
 
-// What remains for the cache, of which there is more than the least. `elsewhere`: bytes of experts that need not be in it.
+// What remains for the cache, of which there is more than the least. `elsewhere` as MostCache has it.
 MemoryPlan PlanOf(const MemoryNeeds& needs, const MemoryRequest& request, const KvBounds& bounds, const KvCounts& kv,
                   std::vector<MemoryPart> parts, uint64_t elsewhere = 0) {
   MemoryPlan plan{.budget = request.budget,
@@ -160,15 +169,36 @@ MemoryPlan PlanOf(const MemoryNeeds& needs, const MemoryRequest& request, const 
                   .kv_pages = static_cast<int>(kv.pages),
                   .kv_slots = static_cast<int>(kv.slots)};
   plan.max_context = static_cast<int>(std::min<uint64_t>(bounds.context, kv.pages * needs.page_tokens));
-  const uint64_t most_cache = needs.most_cache == 0 ? needs.all_experts : needs.most_cache;
   plan.needs = needs;
   plan.top_k = request.top_k;
   plan.least_cache = LeastCache(needs);
-  plan.most_cache = std::max(most_cache - std::min(most_cache, elsewhere), plan.least_cache);
+  plan.most_cache = MostCache(needs, elsewhere);
   plan.cache = std::min(request.budget - SumBytes(parts), plan.most_cache);
   parts.push_back(CachePart(needs, request.top_k, plan.cache));
   plan.parts = std::move(parts);
   return plan;
+}
+
+// How a device is divided beside what is fixed there.
+struct DeviceShares {
+  KvCounts kv;
+  uint64_t cache = 0;  // 0: it has no room for experts
+  // What is on its way between the two memories is in both for so long.
+  uint64_t elsewhere(const MemoryNeeds& needs) const { return cache - std::min(cache, needs.least_device_cache); }
+};
+
+DeviceShares ShareDevice(const MemoryNeeds& on_device, const KvBounds& bounds, uint64_t left, uint64_t share) {
+  const KvCounts kv = CountKv(on_device, bounds, share, left);
+  const uint64_t for_experts = std::min(left - kv.bytes(on_device), on_device.all_experts);
+  const bool experts = on_device.least_device_cache > 0 && for_experts >= on_device.least_device_cache;
+  if (!experts) return {CountKv(on_device, bounds, left, left), 0};
+  return {kv, for_experts};
+}
+
+std::vector<MemoryPart> PartsBesideDevice(const MemoryNeeds& needs, const KvCounts& kv) {
+  std::vector<MemoryPart> parts = FixedParts(needs);
+  parts.push_back({"kv tables", kv.pages * needs.kv_page_tables + kv.slots * needs.kv_slot_tables, "of what the device holds"});
+  return parts;
 }
 
 absl::StatusOr<MemoryPlan> PlanWithDevice(const MemoryNeeds& needs, const MemoryRequest& request) {
@@ -189,25 +219,22 @@ absl::StatusOr<MemoryPlan> PlanWithDevice(const MemoryNeeds& needs, const Memory
     return TooSmall("device", budget, with_kv({bounds.least_pages, bounds.least_slots}));
   }
   const uint64_t left = budget - fixed;
-  KvCounts kv = CountKv(on_device, bounds, left / kKvShare, left);
-  const uint64_t for_experts = std::min(left - kv.bytes(on_device), needs.all_experts);
-  const bool experts = needs.least_device_cache > 0 && for_experts >= needs.least_device_cache;
-  if (!experts) kv = CountKv(on_device, bounds, left, left);
-  std::vector<MemoryPart> parts = FixedParts(needs);
-  parts.push_back({"kv tables", kv.pages * needs.kv_page_tables + kv.slots * needs.kv_slot_tables, "of what the device holds"});
+  DeviceShares shares = ShareDevice(on_device, bounds, left, ShareOfKv(left, needs.all_experts));
+  std::vector<MemoryPart> parts = PartsBesideDevice(needs, shares.kv);
+  if (request.budget < SumBytes(parts) + MostCache(needs, shares.elsewhere(needs))) {
+    shares = ShareDevice(on_device, bounds, left, left / kKvShare);
+    parts = PartsBesideDevice(needs, shares.kv);
+  }
   if (request.budget < SumBytes(parts) + LeastCache(needs)) {
     parts.push_back(CachePart(needs, request.top_k, LeastCache(needs)));
     return TooSmall("memory", request.budget, parts);
   }
-  // What is on its way between the two is in both for so long.
-  const uint64_t device_cache = experts ? for_experts : 0;
-  const uint64_t elsewhere = device_cache - std::min(device_cache, needs.least_device_cache);
-  MemoryPlan plan = PlanOf(on_device, request, bounds, kv, std::move(parts), elsewhere);
+  MemoryPlan plan = PlanOf(on_device, request, bounds, shares.kv, std::move(parts), shares.elsewhere(needs));
   plan.device_budget = budget;
-  plan.device_cache = device_cache;
-  plan.device_parts = with_kv(kv);
-  if (experts)
-    plan.device_parts.push_back({"experts", device_cache, StrCat(SomeExperts(needs, device_cache), ", beside the cache's")});
+  plan.device_cache = shares.cache;
+  plan.device_parts = with_kv(shares.kv);
+  if (shares.cache > 0)
+    plan.device_parts.push_back({"experts", shares.cache, StrCat(SomeExperts(needs, shares.cache), ", beside the cache's")});
   return plan;
 }
 
@@ -224,8 +251,9 @@ absl::StatusOr<MemoryPlan> PlanMemory(const MemoryNeeds& needs, const MemoryRequ
     parts.push_back(CachePart(needs, request.top_k, LeastCache(needs)));
     return TooSmall("memory", request.budget, parts);
   }
-  const uint64_t left = request.budget - fixed;
-  const KvCounts kv = CountKv(needs, bounds, left / kKvShare, left - LeastCache(needs));
+  // What is lent comes back without an expert that had to go for it.
+  const uint64_t left = request.budget - fixed, share = ShareOfKv(left, MostCache(needs) + needs.lent);
+  const KvCounts kv = CountKv(needs, bounds, share, left - LeastCache(needs));
   parts.push_back(KvPart(needs, request, kv.pages, kv.slots));
   return PlanOf(needs, request, bounds, kv, std::move(parts));
 }

@@ -11,6 +11,8 @@
 
 namespace moed {
 
+inline constexpr int kLeastPositions = 256;  // of keys and values, where the model has as many
+
 // Needs in bytes, measured from store and options before allocation.
 struct MemoryNeeds {
   uint64_t trunk = 0;               // in memory
@@ -77,10 +79,11 @@ struct MemoryPlan {
   std::string Table() const;  // for the log
 };
 
-// Defaults: KV gets a sixteenth of what the fixed parts leave, at least 256 positions (or the model's context if smaller), at
-// most max_running whole contexts; max_context = what the KV holds, at most the model's. Where sequences need slots these get up
-// to half of that share, at least one slot, at most max_running; those of checkpoints up to an eighth. The cache gets the rest.
-// A device with memory of its own is shared out by the same rule, its experts being those that the host's cache need not hold;
+// Defaults: KV gets a sixteenth of what the fixed parts leave, or all that experts have no use for where that is more; at least
+// kLeastPositions (or the model's context if smaller), at most max_running whole contexts; max_context = what the KV holds, at
+// most the model's. Where sequences need slots these get up to half of that share, at least one slot, at most max_running; those
+// of checkpoints up to an eighth. The cache gets the rest. A device with memory of its own is shared out by the same rule, its
+// experts being those that the host's cache need not hold, as long as that holds all that are of use beside what KV takes there;
 // where it has no room for experts KV gets all that trunk and scratch leave, as far as it is of use. RESOURCE_EXHAUSTED with a
 // table of what needs how much and the smallest budget of its kind that works; INVALID_ARGUMENT for contradictions (max_context
 // beyond the model's, KV too small for max_context).

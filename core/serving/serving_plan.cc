@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/functional/function_ref.h"
+#include "core/base/buffer.h"
 #include "core/base/byte_size.h"
 #include "core/base/status.h"
 #include "core/model/scratch.h"
@@ -57,7 +58,6 @@ struct Planner {
     MemoryPlan memory;
     bool stored_embedding = false;
     StepTokens tokens;
-    int counted_context = 0;  // so many requests and conversations as are planned for have this one
   };
 
   // The plan of `budget` with shares (queues, scratch) as `shares_of` gives them.
@@ -73,12 +73,34 @@ struct Planner {
     model.stored_embedding = stored;
     return PlanMemory(MeasureNeeds(in, shares_of, model), request);
   }
-  // Scratch, queues and slots grow with the context, which is what they leave room for: first as if they needed nothing for it,
-  // then for the context that came out, which can only shrink.
+  // The same for all that grows with the context: scratch, queues and slots are those of a context of so many tokens.
+  absl::StatusOr<MemoryPlan> PlanFor(int max_context, uint64_t budget, StepTokens tokens, bool stored) const {
+    MOED_ASSIGN_OR_RETURN(MemoryPlan plan, Plan(budget, budget, tokens, max_context, stored));
+    plan.max_context = std::min(plan.max_context, max_context);
+    return plan;
+  }
+  // With the longest context, in whole pages, that has room beside what grows with it; at most the one that would have room if
+  // nothing did. One that is told is taken, or refused.
   absl::StatusOr<Steps> Plan(uint64_t budget, StepTokens tokens, bool stored) const {
     MOED_ASSIGN_OR_RETURN(const MemoryPlan loose, Plan(budget, budget, tokens, kKvPageTokens, stored));
-    MOED_ASSIGN_OR_RETURN(MemoryPlan plan, Plan(budget, budget, tokens, loose.max_context, stored));
-    return Steps{std::move(plan), stored, tokens, loose.max_context};
+    const int longest = loose.max_context;
+    absl::StatusOr<MemoryPlan> plan = PlanFor(longest, budget, tokens, stored);
+    const bool told = in.options.max_context || in.options.kv_budget;
+    if (told || (plan.ok() && plan->max_context == longest)) return Settled(std::move(plan), stored, tokens);
+    int fits = std::min(kLeastPositions, longest), too_long = longest;
+    plan = PlanFor(fits, budget, tokens, stored);
+    while (too_long - fits > kKvPageTokens) {
+      const int middle = fits + DivideUp(too_long - fits, 2 * kKvPageTokens) * kKvPageTokens;
+      absl::StatusOr<MemoryPlan> longer = PlanFor(middle, budget, tokens, stored);
+      const bool holds = longer.ok() && longer->max_context == middle;
+      (holds ? fits : too_long) = middle;
+      if (holds) plan = std::move(longer);
+    }
+    return Settled(std::move(plan), stored, tokens);
+  }
+  static absl::StatusOr<Steps> Settled(absl::StatusOr<MemoryPlan> plan, bool stored, StepTokens tokens) {
+    MOED_RETURN_IF_ERROR(plan.status());
+    return Steps{*std::move(plan), stored, tokens};
   }
   absl::StatusOr<Steps> Plan(uint64_t budget, bool stored) const {
     std::vector<StepTokens> steps = StepsToTry(in, budget);
@@ -90,14 +112,17 @@ struct Planner {
     }
     return Plan(budget, last, stored);
   }
-  // With the embedding where it is told to be, or where it leaves more room for experts that are of use.
+  // With the embedding where it is told to be; otherwise in the store where it leaves more room there for experts that are of
+  // use, or as much and a longer context.
   absl::StatusOr<Steps> Plan(uint64_t budget) const {
     if (in.options.embedding == EmbeddingPlace::kStore) return Plan(budget, true);
     absl::StatusOr<Steps> in_memory = Plan(budget, false);
     if (in.options.embedding == EmbeddingPlace::kMemory || in.spec.tied_embeddings) return in_memory;
-    if (in_memory.ok() && RoomIn(in_memory->memory) >= UsefulExperts()) return in_memory;
     absl::StatusOr<Steps> stored = Plan(budget, true);
-    const bool gains = stored.ok() && (!in_memory.ok() || RoomIn(stored->memory) > RoomIn(in_memory->memory));
+    const auto gives = [&](const MemoryPlan& plan) {
+      return std::pair(std::min(RoomIn(plan), UsefulExperts()), plan.max_context);
+    };
+    const bool gains = stored.ok() && (!in_memory.ok() || gives(stored->memory) > gives(in_memory->memory));
     return gains ? std::move(stored) : std::move(in_memory);
   }
   // For experts, where the embedding would be.
@@ -172,10 +197,7 @@ absl::StatusOr<ServingPlan> PlanServing(const ServingInputs& in) {
   plan.running = plan.kv.slots == 0 ? in.options.max_running : std::min(in.options.max_running, plan.kv.slots);
   plan.model = OptionsOfModel(in, in.budget, steps->tokens, plan.memory.max_context);
   plan.model.stored_embedding = steps->stored_embedding;
-  // A shorter context would make room for more of them, which were not planned for.
-  plan.engine = OptionsOfEngine(in, in.budget, OptionsOfModel(in, in.budget, steps->tokens, steps->counted_context));
-  plan.engine.max_context = plan.memory.max_context;
-  plan.engine.request.prompt_tokens = plan.memory.max_context;
+  plan.engine = OptionsOfEngine(in, in.budget, plan.model);
   plan.kv_spill = SizesOfSpill(in, plan.engine);
   plan.terms = TermsOf(in, in.budget, plan.engine);
   plan.prompt_queue_bytes = PromptQueueBytes(in.budget, plan.engine) / 2;

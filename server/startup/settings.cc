@@ -248,11 +248,11 @@ constexpr Setting kSettings[] = {
      "cuBLAS (--backend cuda)",
      "off", ApplyFastMatmul},
     {"embedding", "Model and memory", "auto|memory|disk",
-     "where an embedding lies that is not the model's head as well: auto takes memory where experts have no need of its room, "
-     "else the disk, from where each token's row is read",
+     "where an embedding lies that is not the model's head as well: auto takes memory where neither experts nor the context need "
+     "its room, else the disk, from where each token's row is read",
      "auto", ApplyEmbedding},
     {"kv-budget", "Model and memory", "BYTES", "keys and values of all conversations, out of the memory budget",
-     "a sixteenth of what the fixed parts leave", ApplyBytes<&ServingOptions::kv_budget>},
+     "a sixteenth of what the fixed parts leave, and what experts have no use for", ApplyBytes<&ServingOptions::kv_budget>},
     {"kv-format", "Model and memory", "f16|f32|q8", "how keys and values are kept: in 16, 32 or 8.5 bits", "f16", ApplyKvFormat},
     {"kv-spill", "Model and memory", "FOLDER",
      "keys and values of idle conversations that may lose their room are written to a file there that nobody else sees, and read "

@@ -16,19 +16,22 @@ STATUS = "tokens/s"  # in the line after an answer
 
 class ChatCommandTest(RealProgramsTest):
     daemon: ClassVar[Daemon]
+    store: ClassVar[pathlib.Path]
 
     @classmethod
     def setUpClass(cls) -> None:
         super().setUpClass()
         store = pack_demo(cls.binaries, cls.folder, "q4", "q8")
+        cls.store = store
         cls.daemon = cls.enterClassContext(running(cls.binaries, "--store", store, "--memory-budget", "64MiB"))
 
-    def command(self, *arguments: object) -> list[object]:
-        return [self.binaries / "moectl", "--server", self.daemon.address, "chat", "--temperature", 0, *arguments]
+    def command(self, *arguments: object, daemon: Daemon | None = None) -> list[object]:
+        address = (daemon or self.daemon).address
+        return [self.binaries / "moectl", "--server", address, "chat", "--temperature", 0, *arguments]
 
     @contextlib.contextmanager
-    def terminal(self, *arguments: object) -> Iterator[Terminal]:
-        terminal = Terminal(*self.command(*arguments))
+    def terminal(self, *arguments: object, daemon: Daemon | None = None) -> Iterator[Terminal]:
+        terminal = Terminal(*self.command(*arguments, daemon=daemon))
         try:
             terminal.wait_for("> ")
             yield terminal
@@ -126,6 +129,22 @@ class ChatCommandTest(RealProgramsTest):
             self.assertNotEqual(saved[1]["content"], "")
             terminal.type(CTRL_C)
             terminal.wait_for("Ctrl-D ends")
+            terminal.type(CTRL_D)
+            self.assertEqual(terminal.exit_code(), 0)
+
+    def test_a_conversation_that_fills_the_context_says_what_helps(self) -> None:
+        flags = ("--store", self.store, "--memory-budget", "16MiB", "--max-context", 128)
+        with running(self.binaries, *flags) as daemon, self.terminal("--ignore-eos", daemon=daemon) as terminal:
+            for line, before in ((b"Once upon a time\n", "[context]"), (b"And then\n", "")):
+                terminal.type(line)
+                shown = terminal.wait_for("the conversation is full: /reset")
+                self.assertIn(before, shown)
+                self.assertNotIn("INVALID_ARGUMENT", shown)
+                self.assertIn("--max-context", terminal.wait_for("> "))
+            terminal.type(b"/reset\n")
+            terminal.wait_for("> ")
+            terminal.type(b"Once upon a time\n")
+            self.assertNotIn("full", terminal.wait_for(STATUS))
             terminal.type(CTRL_D)
             self.assertEqual(terminal.exit_code(), 0)
 

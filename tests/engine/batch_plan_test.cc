@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 #include <string>
 
@@ -15,6 +16,12 @@ namespace batch_plan_test {
 PlanSequence Decodes(int held, int required) { return {true, true, 1, held, required}; }
 PlanSequence Prefills(int pending, int pages) { return {true, false, pending, pages, pages}; }
 PlanSequence Waits(int pending, int required, int held = 0) { return {false, false, pending, held, required}; }
+PlanSequence Overtook(int held) {
+  return {.running = true, .decoding = true, .pending_tokens = 1, .held_pages = held, .required_pages = held, .overtook = true};
+}
+PlanSequence GaveWay(int pending, int required) {
+  return {.pending_tokens = pending, .required_pages = required, .gave_way = true};
+}
 PlanSequence Encodes(int source, int pages) { return {false, false, source, 0, pages, 0, true}; }
 
 struct PlanCase {
@@ -23,6 +30,7 @@ struct PlanCase {
   PlanBudget budget;
   int running;
   std::vector<PlannedChunk> chunks;
+  std::vector<int> overtaking = {};
 };
 
 const PlanCase kCases[] = {
@@ -51,7 +59,35 @@ const PlanCase kCases[] = {
     {"no admission in a step with preemption", {Decodes(1, 2), Decodes(5, 5), Waits(1, 1)}, {8, 4, 0}, 1, {{0, 1}}},
     {"admission needs all pages and one for each that runs", {Decodes(1, 1), Waits(20, 2)}, {8, 4, 2}, 1, {{0, 1}}},
     {"just enough", {Decodes(1, 1), Waits(20, 2)}, {8, 4, 3}, 2, {{0, 1}, {1, 7}}},
-    {"nobody overtakes", {Decodes(1, 1), Waits(50, 9), Waits(1, 1)}, {8, 4, 5}, 1, {{0, 1}}},
+    {"who fits beside the next one overtakes it",
+     {Decodes(4, 4), Waits(50, 6), Waits(2, 1)},
+     {8, 4, 5},
+     2,
+     {{0, 1}, {1, 2}},
+     {2}},
+    {"as far as it fits with them", {Decodes(4, 4), Waits(50, 6), Waits(2, 2), Waits(3, 1)}, {8, 4, 4}, 2, {{0, 1}, {1, 3}}, {3}},
+    {"nobody overtakes who would be waited for", {Decodes(4, 4), Waits(50, 8), Waits(1, 1)}, {8, 4, 5}, 1, {{0, 1}}},
+    {"nor beside those that overtook", {Decodes(4, 4), Overtook(3), Waits(50, 6), Waits(1, 1)}, {8, 4, 4}, 2, {{0, 1}, {1, 1}}},
+    {"but where there is room",
+     {Decodes(4, 4), Overtook(3), Waits(50, 6), Waits(1, 1)},
+     {8, 4, 5},
+     3,
+     {{0, 1}, {1, 1}, {2, 1}},
+     {3}},
+    {"the last pages of those that run are theirs",
+     {Decodes(5, 5), Decodes(5, 5), Waits(50, 6), Waits(1, 1)},
+     {8, 4, 2},
+     2,
+     {{0, 1}, {1, 1}}},
+    {"what a waiting session holds is its own", {Decodes(4, 4), Waits(50, 6, 5), Waits(1, 1)}, {8, 4, 5}, 1, {{0, 1}}},
+    {"a place is kept as well", {Decodes(4, 4), Waits(50, 6), Waits(2, 1)}, {8, 2, 5}, 1, {{0, 1}}},
+    {"who gave way does not overtake", {Decodes(4, 4), Waits(50, 6), GaveWay(2, 1)}, {8, 4, 5}, 1, {{0, 1}}},
+    {"who overtook gives way first", {Decodes(4, 5), Overtook(3)}, {8, 4, 0}, 1, {{0, 1}}},
+    {"nobody overtakes in a step with preemption",
+     {Decodes(4, 5), Overtook(3), Waits(50, 6), Waits(1, 1)},
+     {8, 4, 0},
+     1,
+     {{0, 1}}},
     {"the first runs with the last page", {Waits(50, 4)}, {8, 4, 4}, 1, {{0, 8}}},
     {"a session's own pages count", {Decodes(1, 1), Waits(3, 3, 2)}, {8, 4, 4}, 2, {{0, 1}, {1, 3}}},
     {"a waiting session's pages may be needed by its elders", {Decodes(1, 2), Waits(3, 3, 3)}, {8, 4, 3}, 1, {{0, 1}}},
@@ -83,11 +119,13 @@ TEST(BatchPlanTest, Table) {
     const BatchPlan plan = PlanStep(c.sequences, c.budget);
     EXPECT_EQ(plan.running, c.running) << c.name;
     EXPECT_EQ(plan.chunks, c.chunks) << c.name;
+    EXPECT_EQ(plan.overtaking, c.overtaking) << c.name;
   }
 }
 
 TEST(BatchPlanTest, InvariantsHoldForRandomSnapshots) {
   std::mt19937 random(17);
+  int overtakings = 0;
   for (int round = 0; round < 20000; ++round) {
     PlanBudget budget;
     budget.max_running = 1 + random() % 6;
@@ -107,10 +145,26 @@ TEST(BatchPlanTest, InvariantsHoldForRandomSnapshots) {
       if (s.running) held_by_running += s.held_pages;
     }
     budget.available_pages = total_pages - held_by_running;
+    for (int i = running; i-- > 0 && random() % 2 == 0;) sequences[i].overtook = true;
     const BatchPlan plan = PlanStep(sequences, budget);
 
     ASSERT_LE(plan.running, budget.max_running);
     ASSERT_GE(plan.running, sequences.empty() ? 0 : 1) << "someone always makes progress";
+    if (!plan.overtaking.empty()) {
+      const int first = plan.running - static_cast<int>(plan.overtaking.size());
+      int beside = sequences[first].required_pages;  // pages that are taken when all that did not overtake have ended
+      for (int i = 0; i < first; ++i) beside += sequences[i].overtook ? sequences[i].required_pages + 1 : 0;
+      for (const int overtakes : plan.overtaking) beside += sequences[overtakes].required_pages + 1;
+      ASSERT_LE(beside, total_pages) << "nobody waits for who overtook";
+      ASSERT_GT(plan.overtaking.front(), first);
+      ASSERT_TRUE(std::is_sorted(plan.overtaking.begin(), plan.overtaking.end()));
+      ++overtakings;
+    }
+    // In their places.
+    for (size_t i = 0; i < plan.overtaking.size(); ++i) {
+      const auto place = sequences.begin() + plan.running - static_cast<std::ptrdiff_t>(plan.overtaking.size() - i);
+      std::rotate(place, sequences.begin() + plan.overtaking[i], sequences.begin() + plan.overtaking[i] + 1);
+    }
     int pages = 0, tokens = 0, last = -1;
     for (int i = 0; i < plan.running; ++i) pages += std::max(sequences[i].required_pages, sequences[i].held_pages);
     ASSERT_LE(pages, total_pages);
@@ -133,6 +187,7 @@ TEST(BatchPlanTest, InvariantsHoldForRandomSnapshots) {
       ASSERT_TRUE(!sequences[i].decoding || planned[i] == 1) << "every decoding sequence, every step";
     }
   }
+  EXPECT_GT(overtakings, 300);
 }
 
 }  // namespace batch_plan_test

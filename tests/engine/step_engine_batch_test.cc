@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 
 #include "core/base/trace.h"
@@ -126,6 +127,77 @@ TEST(StepEngineBatchTest, AShortPromptBehindALongOneIsAnsweredAtOnce) {
   EXPECT_EQ(shorter->infos.size(), 1u);
   EXPECT_TRUE(longest->infos.empty());
   harness.RunAll();
+  harness.ExpectClean();
+}
+
+// One prompt runs, a second one lacks pages: short ones go before it, one after the other, and cost neither of them anything.
+TEST(StepEngineBatchTest, ShortOnesOvertakeWhoLacksPages) {
+  HarnessOptions options;
+  options.pages = 8;
+  Harness harness(options);
+  auto runs = harness.Submit(GreedyRequest(std::string(60, 'x'), 20));
+  harness.engine->RunOneStep();
+  auto waits = harness.Submit(GreedyRequest(std::string(60, 'y'), 20));
+  std::vector<std::shared_ptr<Recorder>> overtake;
+  int ended_before = 0;
+  while (!runs->finish) {
+    if (!overtake.empty() && overtake.back()->finish) ++ended_before;
+    if (overtake.empty() || overtake.back()->finish) {
+      overtake.push_back(harness.Submit(GreedyRequest(std::string(2, static_cast<char>('a' + overtake.size())), 3)));
+    }
+    harness.engine->RunOneStep();
+    EXPECT_TRUE(overtake.back()->started) << "in the step in which it came";
+    EXPECT_FALSE(waits->started) << "there is no room for both";
+  }
+  EXPECT_GE(ended_before, 5);
+  overtake.push_back(harness.Submit(GreedyRequest("zz", 3)));
+  harness.engine->RunOneStep();
+  EXPECT_TRUE(waits->started) << "as soon as the first one has ended";
+  harness.RunAll();
+  for (const auto& recorder : overtake) EXPECT_EQ(recorder->finish->preemptions, 0);
+  EXPECT_EQ(runs->finish->preemptions + waits->finish->preemptions, 0);
+  harness.ExpectClean();
+}
+
+// However many short ones come, they leave a prompt that fills most pages what it lacks once the first one has ended.
+TEST(StepEngineBatchTest, WhoIsOvertakenWaitsForWhoRunsAlone) {
+  HarnessOptions options;
+  options.pages = 8;
+  options.engine.max_running = 8;
+  Harness harness(options);
+  auto runs = harness.Submit(GreedyRequest(std::string(20, 'x'), 12));
+  harness.engine->RunOneStep();
+  auto waits = harness.Submit(GreedyRequest(std::string(90, 'y'), 5));
+  std::vector<std::shared_ptr<Recorder>> others;
+  while (!runs->finish) {
+    others.push_back(harness.Submit(GreedyRequest(std::string(2, static_cast<char>('a' + others.size())), 12)));
+    harness.engine->RunOneStep();
+    EXPECT_FALSE(waits->started);
+  }
+  EXPECT_TRUE(others.front()->started) << "somebody overtakes";
+  harness.engine->RunOneStep();
+  EXPECT_TRUE(waits->started);
+  harness.RunAll();
+  EXPECT_EQ(waits->finish->preemptions, 0);
+  harness.ExpectClean();
+}
+
+// An answer that grows beyond what there is beside those whose turn was before it loses its own pages, not theirs.
+TEST(StepEngineBatchTest, WhoOvertookGivesWayFirst) {
+  HarnessOptions options;
+  options.pages = 8;
+  options.engine.max_step_tokens = 4;
+  Harness harness(options);
+  auto runs = harness.Submit(GreedyRequest(std::string(20, 'x'), 12));
+  while (runs->infos.empty()) harness.engine->RunOneStep();
+  auto waits = harness.Submit(GreedyRequest(std::string(90, 'y'), 5));
+  auto overtakes = harness.Submit(GreedyRequest("ab", 40));
+  harness.engine->RunOneStep();
+  EXPECT_TRUE(overtakes->started);
+  EXPECT_FALSE(waits->started);
+  harness.RunAll();
+  EXPECT_EQ(runs->finish->preemptions + waits->finish->preemptions, 0);
+  EXPECT_EQ(overtakes->finish->preemptions, 1);
   harness.ExpectClean();
 }
 

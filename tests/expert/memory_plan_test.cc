@@ -48,10 +48,19 @@ struct PlanCase {
 TEST(MemoryPlan, DividesTheBudget) {
   const MemoryNeeds needs = Needs();
   const PlanCase cases[] = {
-      // A sixteenth of what is left is 20 pages of 8 MiB, 36 of 12 MiB; a sequence of the whole context needs 32.
+      // A sixteenth of what is left is 20 pages of 8 MiB; 12 MiB leave 136 beside all experts. A sequence of the whole context
+      // needs 32.
       {"defaults, small budget", {.budget = 8 * kMiB}, 20, 320, 8 * kMiB - kFixed - 20 * 16384},
       {"defaults, one sequence", {.budget = 12 * kMiB}, 32, 512, needs.all_experts},
-      {"defaults, eight sessions", {.budget = 12 * kMiB, .max_running = 8}, 36, 512, needs.all_experts},
+      {"defaults, eight sessions", {.budget = 12 * kMiB, .max_running = 8}, 136, 512, needs.all_experts},
+      {"what experts have no use for", {.budget = kFixed + needs.all_experts + 31 * 16384}, 31, 496, needs.all_experts},
+      {"a page less of it", {.budget = kFixed + needs.all_experts + 31 * 16384 - 1}, 30, 480, needs.all_experts},
+      {"for several", {.budget = kFixed + needs.all_experts + 50 * 16384, .max_running = 2}, 50, 512, needs.all_experts},
+      {"of a given context",
+       {.budget = kFixed + needs.all_experts + 50 * 16384, .max_context = 400, .max_running = 8},
+       50,
+       400,
+       needs.all_experts},
       {"at least 256 positions", {.budget = 4 * kMiB, .max_running = 8}, 16, 256, 4 * kMiB - kFixed - 16 * 16384},
       {"more than everything", {.budget = 64 * kMiB, .max_running = 2}, 64, 512, needs.all_experts},
       {"given KV", {.budget = 8 * kMiB, .kv_budget = 10 * 16384 + 5}, 10, 160, 8 * kMiB - kFixed - 10 * 16384},
@@ -93,13 +102,14 @@ struct SlotsCase {
 TEST(MemoryPlan, SlotsGetUpToHalfOfTheShare) {
   const MemoryNeeds needs = NeedsWithSlots();
   const SlotsCase cases[] = {
-      // A sixteenth of what is left is 20 pages of 8 MiB, 36 of 12 MiB.
+      // A sixteenth of what is left is 20 pages of 8 MiB, 28 of 10 MiB; 12 MiB leave 136 beside all experts.
       {"one at least", {.budget = 4 * kMiB, .max_running = 8}, 16, 1, 256},
       {"half of the share beside the least context", {.budget = 8 * kMiB, .max_running = 8}, 16, 2, 256},
-      {"half", {.budget = 12 * kMiB, .max_running = 8}, 21, 3, 336},
-      {"no more than run", {.budget = 12 * kMiB, .max_running = 2}, 26, 2, 416},
+      {"half", {.budget = 10 * kMiB, .max_running = 8}, 18, 2, 288},
+      {"no more than run", {.budget = 10 * kMiB, .max_running = 1}, 23, 1, 368},
+      {"what experts have no use for", {.budget = 12 * kMiB, .max_running = 8}, 96, 8, 512},
       {"more than everything", {.budget = 64 * kMiB, .max_running = 2}, 64, 2, 512},
-      {"a context beyond the share", {.budget = 12 * kMiB, .max_context = 512, .max_running = 8}, 32, 3, 512},
+      {"a context beyond the share", {.budget = 10 * kMiB, .max_context = 512, .max_running = 8}, 32, 2, 512},
       {"given KV", {.budget = 8 * kMiB, .kv_budget = 30 * 16384 + 5, .max_running = 8}, 15, 3, 240},
       {"given KV and a context", {.budget = 8 * kMiB, .kv_budget = 30 * 16384, .max_context = 320, .max_running = 8}, 20, 2, 320},
       {"the least KV", {.budget = 8 * kMiB, .kv_budget = 6 * 16384, .max_running = 8}, 1, 1, 16},
@@ -126,7 +136,8 @@ TEST(MemoryPlan, CheckpointsGetAnEighthOfTheShare) {
   };
   const Case cases[] = {
       {{.budget = 8 * kMiB, .max_running = 8, .checkpoints = 8}, 2, 0},
-      {{.budget = 16 * kMiB, .max_running = 8, .checkpoints = 8}, 6, 0},  // one more, which a sequence may as well have
+      {{.budget = 12 * kMiB, .max_running = 8, .checkpoints = 8}, 8, 3},  // an eighth of what is left beside all experts
+      {{.budget = 16 * kMiB, .max_running = 8, .checkpoints = 8}, 8, 8},
       {{.budget = 64 * kMiB, .max_running = 2, .checkpoints = 4}, 2, 4},
       {{.budget = 64 * kMiB, .max_running = 2}, 2, 0},
       {{.budget = 8 * kMiB, .kv_budget = 80 * 16384, .max_running = 3, .checkpoints = 8}, 3, 2},
@@ -140,6 +151,47 @@ TEST(MemoryPlan, CheckpointsGetAnEighthOfTheShare) {
     EXPECT_LE(SumOf(*plan), test.request.budget);
     EXPECT_THAT(plan->Table(), HasSubstr(StrCat(test.sequences, " sequences at once")));
     EXPECT_EQ(plan->Table().find("checkpoint") != std::string::npos, test.checkpoints > 0);
+  }
+}
+
+TEST(MemoryPlan, ExpertsThatAPresetHasNoUseForLeaveTheirRoom) {
+  MemoryNeeds needs = Needs();
+  needs.most_cache = 10 * needs.record;
+  const auto plan = PlanMemory(needs, {.budget = 8 * kMiB, .max_running = 8});
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->cache, needs.most_cache);
+  EXPECT_EQ(plan->kv_pages, 256) << "eight whole contexts";
+}
+
+// Experts have room beside what is lent, too, before keys and values have more than their share.
+TEST(MemoryPlan, WhatIsLentIsNotUnused) {
+  MemoryNeeds needs = Needs();
+  needs.lent = kMiB;
+  const uint64_t all = kFixed + needs.all_experts + needs.lent;
+  for (const auto& [pages, given] : {std::pair(20, 33), {40, 40}, {100, 100}}) {
+    const auto plan = PlanMemory(needs, {.budget = all + static_cast<uint64_t>(pages) * 16384, .max_running = 8});
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    EXPECT_EQ(plan->kv_pages, given);
+    EXPECT_EQ(plan->cache, needs.all_experts);
+  }
+}
+
+// A larger budget never gives less, where it is larger by more than a page.
+TEST(MemoryPlan, GrowsWithTheBudget) {
+  for (const int max_running : {1, 2, 8}) {
+    MemoryPlan before;
+    for (uint64_t budget = 4 * kMiB; budget < 24 * kMiB; budget += 270'001) {
+      const auto plan = PlanMemory(Needs(), {.budget = budget, .max_running = max_running});
+      ASSERT_TRUE(plan.ok()) << plan.status();
+      EXPECT_GE(plan->cache, std::min(before.cache, Needs().all_experts)) << budget;
+      EXPECT_GE(plan->kv_pages, before.kv_pages) << budget;
+      EXPECT_GE(plan->max_context, before.max_context) << budget;
+      if (plan->cache == Needs().all_experts && plan->kv_pages < 32 * max_running) {
+        EXPECT_LT(budget - SumOf(*plan), Needs().kv_page) << budget;
+      }
+      before = *plan;
+    }
+    EXPECT_EQ(before.kv_pages, 32 * max_running);
   }
 }
 
@@ -292,6 +344,27 @@ TEST(MemoryPlan, ExpertsLieOnADeviceWithRoomForThem) {
     EXPECT_GE(plan->cache, std::min(needs.all_experts - moved, needs.record));
     EXPECT_LE(plan->cache, needs.all_experts - moved);
   }
+}
+
+// Once all experts lie there the rest is for keys and values, but for what the host's experts would lack for it.
+TEST(MemoryPlan, ADevicesRestIsForKeysAndValues) {
+  MemoryNeeds needs = NeedsOfDevice();
+  needs.least_device_cache = 8 * needs.record;
+  const uint64_t device_budget = needs.device_trunk + needs.device_scratch + needs.all_experts + 200 * 16384;
+  const auto plan = [&](uint64_t budget) {
+    return PlanMemory(needs, {.budget = budget, .device_budget = device_budget, .max_running = 4}).value();
+  };
+  const MemoryPlan enough = plan(8 * kMiB);
+  EXPECT_EQ(enough.kv_slots, 4);
+  EXPECT_EQ(enough.max_context, 512);
+  EXPECT_EQ(enough.kv_pages, 128);
+  EXPECT_EQ(enough.device_cache, needs.all_experts);
+  const uint64_t least = SumOf(enough);
+  EXPECT_EQ(plan(least).kv_pages, 128);
+  const MemoryPlan tight = plan(least - 1);
+  EXPECT_LT(tight.kv_pages, 64);
+  EXPECT_EQ(tight.device_cache, needs.all_experts);
+  EXPECT_EQ(tight.cache, enough.cache);
 }
 
 TEST(MemoryPlan, RefusesADeviceOrAHostThatIsTooSmall) {
