@@ -15,6 +15,7 @@
 #include "absl/base/const_init.h"
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "server/wire/connection_bytes.h"
 
 namespace moed {
 namespace {
@@ -130,6 +131,9 @@ extern "C" ABSL_ATTRIBUTE_NOINLINE __attribute__((visibility("default"))) ssize_
   using Receive = ssize_t (*)(int, msghdr*, int);
   static const auto receive = reinterpret_cast<Receive>(dlsym(RTLD_NEXT, "recvmsg"));
   const ssize_t received = receive(descriptor, message, flags);
-  if (received > 0) moed::OnReceived(static_cast<uint64_t>(received));
+  if (received > 0) {
+    moed::CountReceived(descriptor, static_cast<uint64_t>(received));
+    moed::OnReceived(static_cast<uint64_t>(received));
+  }
   return received;
 }
