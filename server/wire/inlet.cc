@@ -79,10 +79,10 @@ void OnReceived(uint64_t bytes) {
 
 ProcessBytes MemoryOfProcess() {
   static const int file = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
-  char text[128] = "";  // "size resident ...", in pages
-  long resident = 0;
-  if (pread(file, text, sizeof(text) - 1, 0) > 0) std::sscanf(text, "%*d %ld", &resident);
-  return {resident * PageBytes(), g_touched.load(std::memory_order_relaxed)};
+  char text[128] = "";  // "size resident shared ...", in pages
+  long resident = 0, of_files = 0;
+  if (pread(file, text, sizeof(text) - 1, 0) > 0) std::sscanf(text, "%*d %ld %ld", &resident, &of_files);
+  return {(resident - of_files) * PageBytes(), g_touched.load(std::memory_order_relaxed)};
 }
 
 uint64_t BytesReceived() { return g_received.load(std::memory_order_relaxed); }

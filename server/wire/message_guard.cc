@@ -7,6 +7,7 @@
 #include <numeric>
 #include <utility>
 
+#include "core/base/resident_buffers.h"
 #include "server/wire/connection_bytes.h"
 #include "server/wire/own_sockets.h"
 #include "spdlog/spdlog.h"
@@ -24,6 +25,12 @@ constexpr int kTimesTooMuch =
 constexpr uint64_t kModestBytes = 8 << 10;  // who sent no more is left alone
 constexpr std::chrono::seconds kSnapshotEvery(1);
 constexpr std::chrono::milliseconds kUntilItShows(5);  // that memory of those who were ended is free again
+
+// Buffers are the budget's own, which is used little by little.
+ProcessBytes WithoutBuffers(ProcessBytes memory) {
+  memory.resident -= ResidentBufferBytes();
+  return memory;
+}
 
 uint64_t UnreadBytes(int descriptor) {
   int unread = 0;
@@ -62,10 +69,16 @@ MessageGuard::State MessageGuard::Look(const ProcessBytes& memory) {
       ForgetSent();
     }
   }
-  const int64_t grown = GrownSince(LeastOf(older_.memory, newer_.memory), memory);
+  const int64_t grown = Grown(memory);
   const bool alert = now - alarmed_at_ < 2 * kSnapshotEvery;
   if ((alert || grown > most_grown_ / 3) && now - acted_at_ >= kUntilItShows) EndLargest(grown, alert, now);
   return grown > most_grown_ ? State::kTooMuch : grown > most_grown_ / 4 ? State::kGrowing : State::kCalm;
+}
+
+int64_t MessageGuard::Grown(const ProcessBytes& memory) const {
+  const ProcessBytes before = LeastOf(older_.memory, newer_.memory);
+  const int64_t touched = memory.touched - before.touched;
+  return touched <= most_grown_ / 4 ? touched : GrownSince(before, WithoutBuffers(memory));
 }
 
 // After others were ended the process grows within what they left, which does not show: what was read is taken for headers then.
@@ -97,7 +110,7 @@ void MessageGuard::EndLargest(int64_t grown, bool alert, Clock::time_point now) 
 MessageGuard::Snapshot MessageGuard::Take(const ProcessBytes& memory) {
   Snapshot snapshot;
   snapshot.at = Clock::now();
-  snapshot.memory = memory;
+  snapshot.memory = WithoutBuffers(memory);
   snapshot.ended_bytes = ended_bytes_;
   snapshot.all_received = BytesReceived();
   ForgetSent();

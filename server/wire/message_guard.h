@@ -46,12 +46,13 @@ class MessageGuard {
 
   struct Snapshot {
     Clock::time_point at;
-    ProcessBytes memory;
+    ProcessBytes memory;  // without buffers
     uint64_t ended_bytes = 0;
     uint64_t all_received = 0;
   };
 
   Snapshot Take(const ProcessBytes& memory);
+  int64_t Grown(const ProcessBytes& memory) const;
   void EndLargest(int64_t grown, bool alert, Clock::time_point now);
   std::vector<Sender> SendersSinceOlder(bool taken_too) const;
 

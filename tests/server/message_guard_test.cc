@@ -6,11 +6,14 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstddef>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "core/base/buffer.h"
 #include "server/wire/connection_bytes.h"
 #include "server/wire/peer_name.h"
 #include "spdlog/spdlog.h"
@@ -137,6 +140,20 @@ TEST_F(MessageGuardTest, NobodyIsEndedForWhatOthersThanReceiversUse) {
   Send(1, 1 * kMiB);
   EXPECT_EQ(guard.Look({.resident = 90 * kMiB, .touched = 51 * kMiB}), MessageGuard::State::kCalm);
   EXPECT_EQ(Open(), (std::vector<bool>{true, true, true}));
+}
+
+// The budget's own memory is used little by little; receivers may touch as much without growing by it.
+TEST_F(MessageGuardTest, NobodyIsEndedForBuffersThatFill) {
+  auto buffer = Buffer::Allocate(40 * kMiB);
+  ASSERT_TRUE(buffer.ok()) << buffer.status();
+  MessageGuard guard(listening_, 12 * kMiB);
+  Look(guard, 50 * kMiB);
+  Send(1, 8 * kMiB);
+  std::ranges::fill(buffer->span(), std::byte{1});
+  Look(guard, (50 + 40) * kMiB);
+  EXPECT_EQ(Open(), (std::vector<bool>{true, true, true}));
+  Look(guard, (50 + 40 + 13) * kMiB);
+  EXPECT_EQ(Open(), (std::vector<bool>{true, false, true}));
 }
 
 TEST_F(MessageGuardTest, NobodyIsEndedForMessagesThatAreThere) {
