@@ -2,10 +2,18 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdint>
+#include <map>
 
+#include "absl/base/attributes.h"
+#include "absl/base/const_init.h"
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
 #include "core/base/check.h"
+#include "core/base/resident_buffers.h"
 #include "core/base/status.h"
 
 namespace moed {
@@ -15,6 +23,20 @@ class HostAllocator final : public Allocator {
  public:
   absl::StatusOr<Buffer> Allocate(size_t bytes) override { return Buffer::Allocate(bytes); }
 };
+
+ABSL_CONST_INIT absl::Mutex mappings_mutex(absl::kConstInit);
+
+using Mappings = std::map<std::byte*, size_t>;
+Mappings& HostMappings() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mappings_mutex) {
+  static auto* const mappings = new Mappings;
+  return *mappings;
+}
+
+void Unmap(std::byte* data, size_t bytes) {
+  absl::MutexLock lock(&mappings_mutex);
+  HostMappings().erase(data);
+  munmap(data, bytes);
+}
 
 }  // namespace
 
@@ -33,7 +55,24 @@ absl::StatusOr<Buffer> Buffer::Allocate(size_t bytes) {
     if (before < slack) munmap(data + rounded, slack - before);
     madvise(data, rounded, MADV_HUGEPAGE);  // a wish: kernels without large pages refuse
   }
-  return Adopt(data, rounded, MemoryKind::kHost, [](std::byte* mapping, size_t length) { munmap(mapping, length); });
+  absl::MutexLock lock(&mappings_mutex);
+  HostMappings()[data] = rounded;
+  return Adopt(data, rounded, MemoryKind::kHost, Unmap);
+}
+
+int64_t ResidentBufferBytes() {
+  constexpr size_t kPagesAtOnce = 4096;
+  std::array<unsigned char, kPagesAtOnce> pages;
+  size_t resident = 0;
+  absl::MutexLock lock(&mappings_mutex);
+  for (const auto& [data, bytes] : HostMappings()) {
+    for (size_t begin = 0; begin < bytes; begin += kPagesAtOnce * kPageBytes) {
+      const size_t length = std::min(bytes - begin, kPagesAtOnce * kPageBytes);
+      if (mincore(data + begin, length, pages.data()) != 0) continue;
+      resident += std::count_if(pages.begin(), pages.begin() + length / kPageBytes, [](unsigned char page) { return page & 1; });
+    }
+  }
+  return static_cast<int64_t>(resident * kPageBytes);
 }
 
 void Buffer::Reset() {

@@ -30,8 +30,8 @@ namespace {
 
 constexpr int kExitFailed = 1;
 constexpr int kExitUsage = 2;
-constexpr int kStopSeconds = 10;               // beyond what running requests may take
-constexpr size_t kMostPromptBytes = 64 << 20;  // as --max-text-bytes
+constexpr int kStopSeconds = 10;              // beyond what running requests may take
+constexpr size_t kMostPromptBytes = 8 << 20;  // as --max-text-bytes
 constexpr std::string_view kOwnFlags[] = {"--store", "--memory-budget", "--listen"};
 
 constexpr const char* kDescription =

@@ -12,9 +12,9 @@
 #include "core/expert/memory_plan.h"
 #include "server/rpc/control_service.h"
 #include "server/wire/authorisation.h"
+#include "server/wire/connection_bytes.h"
 #include "server/wire/error_details.h"
 #include "server/wire/received_message.h"
-#include "server/wire/taken_messages.h"
 #include "spdlog/spdlog.h"
 
 namespace moed {

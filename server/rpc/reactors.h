@@ -23,8 +23,8 @@
 #include "server/rpc/inference_service.h"
 #include "server/rpc/response_pump.h"
 #include "server/wire/authorisation.h"
+#include "server/wire/connection_bytes.h"
 #include "server/wire/error_details.h"
-#include "server/wire/taken_messages.h"
 
 namespace moed {
 

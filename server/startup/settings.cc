@@ -90,9 +90,12 @@ absl::Status ApplyReadRate(std::string_view text, Config& config) {
 }
 
 absl::Status ApplyTextBytes(std::string_view text, Config& config) {
-  constexpr uint64_t kLeast = 1 << 10, kMost = 64 << 20;
+  constexpr uint64_t kLeast = 1 << 10, kMost = 8 << 20;
   MOED_ASSIGN_OR_RETURN(const uint64_t bytes, ParseBytes(text));
-  if (bytes < kLeast || bytes > kMost) return InvalidArgument("\"", text, "\" is not from 1KiB to 64MiB");
+  if (bytes < kLeast || bytes > kMost) {
+    return InvalidArgument("\"", text,
+                           "\" is not from 1KiB to 8MiB: a longer message is taken for a flood while it is on its way");
+  }
   config.serving.max_text_bytes = bytes;
   return absl::OkStatus();
 }

@@ -1,7 +1,5 @@
 #include "server/wire/call_guard.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <pthread.h>
 #include <sys/ioctl.h>
@@ -16,13 +14,13 @@
 #include <utility>
 
 #include "absl/strings/numbers.h"
-#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "grpc/grpc.h"
 #include "grpc/support/alloc.h"
 #include "nlohmann/json.hpp"
 #include "server/wire/message_guard.h"
 #include "server/wire/own_sockets.h"
+#include "server/wire/peer_name.h"
 #include "spdlog/spdlog.h"
 
 namespace moed {
@@ -124,18 +122,6 @@ bool WasReset(int descriptor) {
   return getsockopt(descriptor, IPPROTO_TCP, TCP_INFO, &info, &length) == 0 && info.tcpi_state == TCP_CLOSE;
 }
 
-// Whether the other side of a connection is that which gRPC writes so. Of unix sockets clients have no names: all are.
-bool IsPeer(const sockaddr_storage& address, std::string_view peer) {
-  char ip[INET6_ADDRSTRLEN] = "";
-  if (address.ss_family == AF_UNIX) return peer.starts_with("unix:");
-  if (address.ss_family == AF_INET) inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in&>(address).sin_addr, ip, sizeof(ip));
-  if (address.ss_family == AF_INET6)
-    inet_ntop(AF_INET6, &reinterpret_cast<const sockaddr_in6&>(address).sin6_addr, ip, sizeof(ip));
-  std::string_view v4_in_v6 = ip;
-  if (v4_in_v6.starts_with("::ffff:")) v4_in_v6.remove_prefix(7);
-  return peer.ends_with(absl::StrCat(":", PortOf(address))) && peer.find(v4_in_v6) != peer.npos;
-}
-
 void EndThoseWithMoreToRead(const std::vector<Address>& addresses) {
   const auto look = [](int descriptor) {
     int unread = 0;
@@ -149,7 +135,8 @@ void End(const std::vector<ConnectionCalls>& connections, const std::vector<Addr
     sockaddr_storage peer{};
     socklen_t length = sizeof(peer);
     const bool known = getpeername(descriptor, reinterpret_cast<sockaddr*>(&peer), &length) == 0;
-    const auto is_peer = [&](const ConnectionCalls& connection) { return IsPeer(peer, connection.peer); };
+    const std::string name = PeerName(peer);
+    const auto is_peer = [&](const ConnectionCalls& connection) { return name == PeerName(std::string_view(connection.peer)); };
     if (known ? std::ranges::any_of(connections, is_peer) : WasReset(descriptor)) EndConnection(descriptor);
   };
   for (const Address& address : addresses) ForEachSocketOf(address, look);

@@ -20,6 +20,7 @@
 #include <string>
 
 #include "core/base/status.h"
+#include "server/wire/connection_bytes.h"
 #include "server/wire/inlet.h"
 #include "server/wire/own_sockets.h"
 #include "spdlog/spdlog.h"
@@ -184,6 +185,7 @@ bool ConnectionAcceptor::Accept(int listener) {
   const int on = 1;
   setsockopt(connection, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
   setsockopt(connection, IPPROTO_TCP, TCP_USER_TIMEOUT, &kUnacknowledgedMs, sizeof(kUnacknowledgedMs));
+  CountConnection(connection);
   take_(connection);
   return true;
 }

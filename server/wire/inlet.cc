@@ -15,6 +15,7 @@
 #include "absl/base/const_init.h"
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "server/wire/connection_bytes.h"
 
 namespace moed {
 namespace {
@@ -78,10 +79,10 @@ void OnReceived(uint64_t bytes) {
 
 ProcessBytes MemoryOfProcess() {
   static const int file = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
-  char text[128] = "";  // "size resident ...", in pages
-  long resident = 0;
-  if (pread(file, text, sizeof(text) - 1, 0) > 0) std::sscanf(text, "%*d %ld", &resident);
-  return {resident * PageBytes(), g_touched.load(std::memory_order_relaxed)};
+  char text[128] = "";  // "size resident shared ...", in pages
+  long resident = 0, of_files = 0;
+  if (pread(file, text, sizeof(text) - 1, 0) > 0) std::sscanf(text, "%*d %ld %ld", &resident, &of_files);
+  return {(resident - of_files) * PageBytes(), g_touched.load(std::memory_order_relaxed)};
 }
 
 uint64_t BytesReceived() { return g_received.load(std::memory_order_relaxed); }
@@ -130,6 +131,9 @@ extern "C" ABSL_ATTRIBUTE_NOINLINE __attribute__((visibility("default"))) ssize_
   using Receive = ssize_t (*)(int, msghdr*, int);
   static const auto receive = reinterpret_cast<Receive>(dlsym(RTLD_NEXT, "recvmsg"));
   const ssize_t received = receive(descriptor, message, flags);
-  if (received > 0) moed::OnReceived(static_cast<uint64_t>(received));
+  if (received > 0) {
+    moed::CountReceived(descriptor, static_cast<uint64_t>(received));
+    moed::OnReceived(static_cast<uint64_t>(received));
+  }
   return received;
 }

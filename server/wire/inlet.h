@@ -13,7 +13,7 @@
 namespace moed {
 
 struct ProcessBytes {
-  int64_t resident = 0;  // as the kernel counts them; 0: it cannot be known
+  int64_t resident = 0;  // as the kernel counts them, without those of files; 0: it cannot be known
   int64_t touched = 0;   // pages that threads which receive have used for the first time, since the process began
 };
 // Takes a microsecond.

@@ -1,16 +1,14 @@
 #include "server/wire/message_guard.h"
 
-#include <linux/tcp.h>
-#include <netinet/in.h>
 #include <sys/ioctl.h>
-#include <sys/socket.h>
 
 #include <algorithm>
-#include <cstddef>
 #include <functional>
 #include <numeric>
 #include <utility>
 
+#include "core/base/resident_buffers.h"
+#include "server/wire/connection_bytes.h"
 #include "server/wire/own_sockets.h"
 #include "spdlog/spdlog.h"
 
@@ -22,46 +20,21 @@ namespace {
 constexpr int64_t kLeastHeldOfHeaders = 8;
 constexpr uint64_t kMostHeldOfAByte = 32;
 constexpr uint64_t kLeastSent = 128 << 10;
+constexpr int kTimesTooMuch =
+    2;  // where it has grown so far whole messages count as well: who is asked for is whoever sends, then
 constexpr uint64_t kModestBytes = 8 << 10;  // who sent no more is left alone
 constexpr std::chrono::seconds kSnapshotEvery(1);
 constexpr std::chrono::milliseconds kUntilItShows(5);  // that memory of those who were ended is free again
 
-struct Received {
-  uint64_t cookie = 0;  // of the socket: descriptors are used again
-  uint64_t bytes = 0;   // by the kernel
-  uint64_t read = 0;    // of them, by the process
-};
-
-// None for what is no connection over TCP.
-Received ReceivedBy(int descriptor) {
-  Received received;
-  tcp_info info{};
-  socklen_t length = sizeof(info);
-  int unread = 0;  // asked first: what comes meanwhile counts as read
-  if (ioctl(descriptor, FIONREAD, &unread) != 0) return {};
-  if (getsockopt(descriptor, IPPROTO_TCP, TCP_INFO, &info, &length) != 0) return {};
-  if (length < offsetof(tcp_info, tcpi_bytes_received) + sizeof(info.tcpi_bytes_received)) return {};
-  received.bytes = info.tcpi_bytes_received;
-  received.read = received.bytes - std::min(received.bytes, static_cast<uint64_t>(unread));
-  length = sizeof(received.cookie);
-  if (getsockopt(descriptor, SOL_SOCKET, SO_COOKIE, &received.cookie, &length) != 0) return {};
-  return received;
+// Buffers are the budget's own, which is used little by little.
+ProcessBytes WithoutBuffers(ProcessBytes memory) {
+  memory.resident -= ResidentBufferBytes();
+  return memory;
 }
 
-in_port_t PeerPort(int descriptor) {
-  sockaddr_storage peer{};
-  socklen_t length = sizeof(peer);
-  return getpeername(descriptor, reinterpret_cast<sockaddr*>(&peer), &length) == 0 ? PortOf(peer) : in_port_t{0};
-}
-
-template <class Key>
-uint64_t BytesOf(const std::map<Key, uint64_t>& bytes, Key key) {
-  const auto found = bytes.find(key);
-  return found == bytes.end() ? 0 : found->second;
-}
-
-uint64_t Sum(const BytesByPort& bytes) {
-  return std::transform_reduce(bytes.begin(), bytes.end(), uint64_t{0}, std::plus(), [](const auto& one) { return one.second; });
+uint64_t UnreadBytes(int descriptor) {
+  int unread = 0;
+  return ioctl(descriptor, FIONREAD, &unread) == 0 ? static_cast<uint64_t>(unread) : 0;
 }
 
 uint64_t Sum(const std::vector<Sender>& senders, uint64_t Sender::*what = &Sender::bytes) {
@@ -81,29 +54,39 @@ std::vector<Sender> LargestSenders(std::vector<Sender> senders, uint64_t most) {
 }
 
 MessageGuard::MessageGuard(const std::vector<Address>& listening, int64_t most_grown)
-    : listening_(listening), most_grown_(most_grown) {}
+    : listening_(listening), most_grown_(most_grown) {
+  // Descriptors may be short when sockets are looked for in earnest: what finds them takes its own now.
+  for (const Address& address : listening_) ForEachSocketOf(address, [](int) {});
+}
 
 MessageGuard::State MessageGuard::Look(const ProcessBytes& memory) {
   const Clock::time_point now = Clock::now();
   if (now - newer_.at >= kSnapshotEvery) {
     const bool first = newer_.at == Clock::time_point();
     older_ = std::exchange(newer_, Take(memory));
-    if (first) older_ = newer_;
+    if (first) {
+      older_ = newer_;
+      ForgetSent();
+    }
   }
-  const int64_t grown = GrownSince(LeastOf(older_.memory, newer_.memory), memory);
+  const int64_t grown = Grown(memory);
   const bool alert = now - alarmed_at_ < 2 * kSnapshotEvery;
   if ((alert || grown > most_grown_ / 3) && now - acted_at_ >= kUntilItShows) EndLargest(grown, alert, now);
   return grown > most_grown_ ? State::kTooMuch : grown > most_grown_ / 4 ? State::kGrowing : State::kCalm;
 }
 
+int64_t MessageGuard::Grown(const ProcessBytes& memory) const {
+  const ProcessBytes before = LeastOf(older_.memory, newer_.memory);
+  const int64_t touched = memory.touched - before.touched;
+  return touched <= most_grown_ / 4 ? touched : GrownSince(before, WithoutBuffers(memory));
+}
+
 // After others were ended the process grows within what they left, which does not show: what was read is taken for headers then.
 void MessageGuard::EndLargest(int64_t grown, bool alert, Clock::time_point now) {
-  const BytesByPort taken = TakenSinceOlder();
-  std::vector<Sender> senders = SendersSinceOlder(taken);
+  std::vector<Sender> senders = SendersSinceOlder(/*taken_too=*/grown > kTimesTooMuch * most_grown_);
   const uint64_t there = Sum(senders), ended = ended_bytes_ - older_.ended_bytes, sent = there + ended;
   const uint64_t read = Sum(senders, &Sender::read);
-  // Of connections that are closed, too.
-  const uint64_t all_read = std::max(read + ended + Sum(taken), BytesReceived() - older_.all_received);
+  const uint64_t all_read = BytesReceived() - older_.all_received;  // of connections that are closed, too
   const auto are_headers = [all_read](int64_t bytes) { return bytes >= kLeastHeldOfHeaders * static_cast<int64_t>(all_read); };
   const bool alarm = grown > most_grown_ || (grown > most_grown_ / 3 && are_headers(grown));
   if (alert) grown = std::max(grown, static_cast<int64_t>(read * kMostHeldOfAByte));
@@ -124,34 +107,22 @@ void MessageGuard::EndLargest(int64_t grown, bool alert, Clock::time_point now) 
   if (alarm) alarmed_at_ = now;
 }
 
-MessageGuard::Snapshot MessageGuard::Take(const ProcessBytes& memory) const {
+MessageGuard::Snapshot MessageGuard::Take(const ProcessBytes& memory) {
   Snapshot snapshot;
   snapshot.at = Clock::now();
-  snapshot.memory = memory;
+  snapshot.memory = WithoutBuffers(memory);
   snapshot.ended_bytes = ended_bytes_;
   snapshot.all_received = BytesReceived();
-  snapshot.taken = TakenMessages(/*forget=*/true);
-  const auto look = [&](int descriptor) {
-    const Received received = ReceivedBy(descriptor);
-    if (received.read > 0) snapshot.read[received.cookie] = received.read;
-  };
-  for (const Address& address : listening_) ForEachSocketOf(address, look);
+  ForgetSent();
   return snapshot;
 }
 
-BytesByPort MessageGuard::TakenSinceOlder() const {
-  BytesByPort taken = TakenMessages(/*forget=*/false);
-  for (const auto& [port, bytes] : newer_.taken) taken[port] += bytes;
-  return taken;
-}
-
-std::vector<Sender> MessageGuard::SendersSinceOlder(const BytesByPort& taken) const {
+std::vector<Sender> MessageGuard::SendersSinceOlder(bool taken_too) const {
   std::vector<Sender> senders;
   const auto look = [&](int descriptor) {
-    const Received received = ReceivedBy(descriptor);
-    const uint64_t known = BytesOf(older_.read, received.cookie) + BytesOf(taken, PeerPort(descriptor)) + kModestBytes;
-    if (received.bytes <= known) return;
-    senders.push_back({descriptor, received.bytes - known, received.read - std::min(received.read, known)});
+    const SentBytes sent = SentLately(descriptor);
+    const uint64_t read = taken_too ? sent.all : sent.untaken, bytes = read + UnreadBytes(descriptor);
+    if (bytes > kModestBytes) senders.push_back({descriptor, bytes - kModestBytes, read - std::min(read, kModestBytes)});
   };
   for (const Address& address : listening_) ForEachSocketOf(address, look);
   return senders;

@@ -4,12 +4,10 @@
 
 #include <chrono>
 #include <cstdint>
-#include <map>
 #include <vector>
 
 #include "core/base/address.h"
 #include "server/wire/inlet.h"
-#include "server/wire/taken_messages.h"
 
 namespace moed {
 
@@ -24,12 +22,12 @@ struct Sender {
 // Those who have sent most, first, so that the others together have sent at most `most`.
 std::vector<Sender> LargestSenders(std::vector<Sender> senders, uint64_t most);
 
-// Ends the connections over TCP that have sent most within the last two seconds, where the process has grown by more than it may
+// Ends the connections that have sent most within the last two seconds, where the process has grown by more than it may
 // meanwhile, and a 32nd of that, 128 KiB at least, was sent that no handler has been given: messages that are not whole, headers.
 // By a third of what it may, where that is eight times what was read: messages do not take so much, headers do. For two
-// seconds after it has ended any, what was read counts as much as headers take. A quarter of what it may stays, of
-// headers a sixteenth. Clients of unix
-// sockets are not told apart. Not synchronised.
+// seconds after it has ended any, what was read counts as much as headers take. By twice what it may, whatever was sent counts,
+// whole messages too. A quarter of what it may stays, of headers a sixteenth. Clients of unix sockets have names for nobody: what
+// all of them have sent is held against each, up to what it has sent. Not synchronised.
 class MessageGuard {
  public:
   // `listening`: where all gRPC servers of the process do; outlives it. `most_grown`: bytes.
@@ -48,17 +46,15 @@ class MessageGuard {
 
   struct Snapshot {
     Clock::time_point at;
-    ProcessBytes memory;
+    ProcessBytes memory;  // without buffers
     uint64_t ended_bytes = 0;
     uint64_t all_received = 0;
-    std::map<uint64_t, uint64_t> read;  // bytes, by the socket's cookie
-    BytesByPort taken;                  // between the snapshot before and this one
   };
 
-  Snapshot Take(const ProcessBytes& memory) const;
-  BytesByPort TakenSinceOlder() const;
+  Snapshot Take(const ProcessBytes& memory);
+  int64_t Grown(const ProcessBytes& memory) const;
   void EndLargest(int64_t grown, bool alert, Clock::time_point now);
-  std::vector<Sender> SendersSinceOlder(const BytesByPort& taken) const;
+  std::vector<Sender> SendersSinceOlder(bool taken_too) const;
 
   const std::vector<Address>& listening_;
   const int64_t most_grown_;

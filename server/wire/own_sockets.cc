@@ -8,6 +8,7 @@
 
 #include "absl/base/const_init.h"
 #include "absl/synchronization/mutex.h"
+#include "server/wire/connection_bytes.h"
 
 namespace moed {
 namespace {
@@ -32,7 +33,12 @@ Address BoundTo(int descriptor) {
 
 void EndConnection(int descriptor) {
   const sa_family_t nobody = AF_UNSPEC;
-  if (connect(descriptor, reinterpret_cast<const sockaddr*>(&nobody), sizeof(nobody)) != 0) shutdown(descriptor, SHUT_RDWR);
+  if (connect(descriptor, reinterpret_cast<const sockaddr*>(&nobody), sizeof(nobody)) != 0) {  // a unix socket
+    shutdown(descriptor, SHUT_RDWR);
+    char unread[4096];
+    while (recv(descriptor, unread, sizeof(unread), MSG_DONTWAIT) > 0) continue;
+  }
+  DropConnection(descriptor);
   ++ended_connections;
 }
 

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "core/base/resident_buffers.h"
 #include "gtest/gtest.h"
 
 namespace moed {
@@ -17,6 +18,20 @@ uintptr_t AddressOf(const void* pointer) { return reinterpret_cast<uintptr_t>(po
 
 // msync answers ENOMEM for addresses that are not mapped.
 bool IsMapped(void* page) { return msync(page, kPageBytes, MS_ASYNC) == 0; }
+
+TEST(BufferTest, WhatIsResidentIsWhatWasTouched) {
+  const int64_t before = ResidentBufferBytes();
+  {
+    auto small = Buffer::Allocate(10 * kPageBytes), large = Buffer::Allocate(20 << 20);
+    ASSERT_TRUE(small.ok() && large.ok());
+    EXPECT_EQ(ResidentBufferBytes(), before);
+    std::ranges::fill(small->span().first(3 * kPageBytes), std::byte{1});
+    EXPECT_EQ(ResidentBufferBytes(), before + static_cast<int64_t>(3 * kPageBytes));
+    std::ranges::fill(large->span(), std::byte{1});
+    EXPECT_EQ(ResidentBufferBytes(), before + static_cast<int64_t>(3 * kPageBytes) + (20 << 20));
+  }
+  EXPECT_EQ(ResidentBufferBytes(), before);
+}
 
 TEST(BufferTest, IsZeroFilledAlignedAndWholePages) {
   for (const size_t bytes : {size_t{1}, kPageBytes - 1, kPageBytes, kPageBytes + 1, 10 * kPageBytes + 7}) {

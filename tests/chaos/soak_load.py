@@ -222,7 +222,7 @@ class Load:
 
     def attack(self, _arrival: Arrival, drawn: random.Random) -> str:
         kind = drawn.choice(attacks.KINDS)
-        attacker = Stranger(self._daemon, None)
+        attacker = Stranger(self._daemon.address, None)
         try:
             kind(attacker)
         finally:

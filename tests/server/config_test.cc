@@ -283,6 +283,7 @@ TEST_F(ConfigTest, ErrorsSayWhatIsAllowedAndWhereItStood) {
       {{"--store", ""}, {"--store (flag)", "a path"}},
       {{"--store", "a", "--store", "b"}, {"--store"}},
       {{"--store", "x", "--threads", "0"}, {"--threads (flag)", "\"0\"", "from 1 to 256"}},
+      {{"--store", "x", "--max-text-bytes", "9MiB"}, {"--max-text-bytes (flag)", "\"9MiB\"", "1KiB to 8MiB", "on its way"}},
       {{"--store", "x", "--threads", "two"}, {"--threads (flag)", "\"two\""}},
       {{"--store", "x", "--threads", "2x"}, {"\"2x\""}},
       {{"--store", "x", "--max-running", "99999999999999"}, {"--max-running"}},

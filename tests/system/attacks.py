@@ -11,8 +11,7 @@ from typing import Any
 
 import grpc
 
-from tests.system.http2_client import CONTINUATION, LARGEST_FRAME, PING, RST_STREAM, Http2Client, frame, header, message
-from tools.daemon import Daemon
+from tests.system.http2_client import CONTINUATION, LARGEST_FRAME, PING, RST_STREAM, Http2Client, connect, frame, header, message
 
 MIB = 1 << 20
 WAIT_SECONDS = 60
@@ -57,8 +56,8 @@ def open_channel(address: str, tls: Tls | None, options: list[tuple[str, Any]], 
 class Attacker:
     """Its own channels and connections, closed in the end."""
 
-    def __init__(self, daemon: Daemon, tls: Tls | None):
-        self._address = daemon.address
+    def __init__(self, address: str, tls: Tls | None):
+        self._address = address
         self._tls = tls
         self._closing = contextlib.ExitStack()
         self._pool = self._closing.enter_context(futures.ThreadPoolExecutor(16))
@@ -77,8 +76,7 @@ class Attacker:
         return connection
 
     def socket(self) -> socket.socket:
-        host, port = self._address.rsplit(":", 1)
-        opened = socket.create_connection((host, int(port)), timeout=5)
+        opened = connect(self._address)
         self._closing.callback(opened.close)
         return opened
 
@@ -243,6 +241,21 @@ def headers_without_an_end(attacker: Attacker) -> None:
     attacker.at_once(send, 16)
 
 
+def calls_and_then_headers_without_an_end(attacker: Attacker) -> None:
+    """What whole messages have paid for is not paid for once more."""
+    fields = header("x", b"y") * (LARGEST_FRAME // 5)
+
+    def send() -> None:
+        connection = attacker.connection()
+        for _ in range(100):
+            connection.finish_calls(INFERENCE + "Detokenize", 20)
+        stream = connection.open_stream(INFERENCE + "Generate", flags=0)
+        for _ in range(256):
+            connection.send(CONTINUATION, 0, stream, fields)
+
+    attacker.at_once(send, 2)
+
+
 def pings_whose_answers_nobody_reads(attacker: Attacker) -> None:
     pings = frame(PING, 0, 0, bytes(8)) * 1000
 
@@ -376,6 +389,7 @@ KINDS: tuple[Callable[[Attacker], None], ...] = (
     metadata,
     messages_without_an_end,
     headers_without_an_end,
+    calls_and_then_headers_without_an_end,
     pings_whose_answers_nobody_reads,
     streams_reset_at_once,
 )
@@ -392,4 +406,12 @@ ENCRYPTED: tuple[Callable[[Attacker], None], ...] = (
     long_prompts,
     one_long_word,
     many_messages,
+)
+
+
+# Over a unix socket, whose clients have no names, at Control.
+UNIX: tuple[Callable[[Attacker], None], ...] = (
+    connections_that_say_hello,
+    headers_without_an_end,
+    pings_whose_answers_nobody_reads,
 )

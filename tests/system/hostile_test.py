@@ -15,7 +15,7 @@ import grpc
 
 from tests.authority import Authority
 from tests.real_programs import RealProgramsTest, main, metrics_of
-from tests.system.attacks import BUSY, ENCRYPTED, INFERENCE, KINDS, MIB, WAIT_SECONDS, Attacker, Tls, open_channel
+from tests.system.attacks import BUSY, ENCRYPTED, INFERENCE, KINDS, MIB, UNIX, WAIT_SECONDS, Attacker, Tls, open_channel
 from tools.daemon import Daemon, pack_demo, running
 from tools.server_process import wait_until
 
@@ -57,9 +57,9 @@ class Witness:
 
 
 @contextlib.contextmanager
-def attack(daemon: Daemon, tls: Tls | None, kind: Callable[[Attacker], None]) -> Iterator[futures.Future[None]]:
+def attack(address: str, tls: Tls | None, kind: Callable[[Attacker], None]) -> Iterator[futures.Future[None]]:
     """The kind is under way, twice at once; what it opened is closed in the end."""
-    attackers = [Attacker(daemon, tls) for _ in range(2)]
+    attackers = [Attacker(address, tls) for _ in range(2)]
     with futures.ThreadPoolExecutor(1 + len(attackers)) as threads:
 
         def work() -> None:
@@ -80,6 +80,7 @@ def setter(done: threading.Event) -> Callable[[object], None]:
 class HostileTest(RealProgramsTest):
     tls: ClassVar[Tls | None] = None
     kinds: ClassVar[tuple[Callable[[Attacker], None], ...]] = KINDS
+    holds_calls: ClassVar[bool] = True
     daemon: ClassVar[Daemon]
 
     @classmethod
@@ -99,6 +100,10 @@ class HostileTest(RealProgramsTest):
     @classmethod
     def serving(cls, *flags: object) -> contextlib.AbstractContextManager[Daemon]:
         return running(cls.binaries, *flags)
+
+    def attacked(self) -> str:
+        """The address."""
+        return self.daemon.address
 
     def peak_bytes(self) -> int:
         return self.daemon.memory_bytes("VmHWM")
@@ -121,7 +126,7 @@ class HostileTest(RealProgramsTest):
             with self.subTest(kind.__name__):
                 self.begin_peak()
                 done = threading.Event()
-                with attack(self.daemon, self.tls, kind) as work:
+                with attack(self.attacked(), self.tls, kind) as work:
                     work.add_done_callback(setter(done))
                     witness.served_until(done)
                     work.result()
@@ -129,15 +134,16 @@ class HostileTest(RealProgramsTest):
                 wait_until(lambda: self.descriptors() <= descriptors, "connections to close", WAIT_SECONDS)
                 wait_until(lambda: self.daemon.memory_bytes("VmRSS") <= resident, "memory to be free again", WAIT_SECONDS)
         wait_until(witness.is_served, "an answer", WAIT_SECONDS)
-        self.hold_calls_open(witness)
-        self.burst_into_calls(witness)
+        if self.holds_calls:
+            self.hold_calls_open(witness)
+            self.burst_into_calls(witness)
         self.assertEqual(self.daemon.stop(), 0, self.daemon.log())
 
     def hold_calls_open(self, witness: Witness) -> None:
         """By headers alone, on connections that never acknowledge how many may be open: the daemon ends the greediest."""
         resident = self.daemon.memory_bytes("VmRSS")
         self.begin_peak()
-        attacker = Attacker(self.daemon, self.tls)
+        attacker = Attacker(self.attacked(), self.tls)
         self.addCleanup(attacker.close)
         for _ in range(16):
             with contextlib.suppress(OSError):
@@ -155,7 +161,7 @@ class HostileTest(RealProgramsTest):
         """More of them at once than it could look at between two: nobody reads on before it has looked."""
         resident = self.daemon.memory_bytes("VmRSS")
         self.begin_peak()
-        attacker = Attacker(self.daemon, self.tls)
+        attacker = Attacker(self.attacked(), self.tls)
         self.addCleanup(attacker.close)
 
         def send() -> None:
@@ -166,6 +172,20 @@ class HostileTest(RealProgramsTest):
         self.assertLessEqual(self.peak_bytes() / MIB, (BUDGET + ALLOWANCE) / MIB)
         wait_until(lambda: self.daemon.memory_bytes("VmRSS") <= resident + LEFT_BEHIND, "memory to be free again", WAIT_SECONDS)
         wait_until(witness.is_served, "an answer beside them", WAIT_SECONDS)
+
+
+class HostileUnixTest(HostileTest):
+    """Over a unix socket, beside the one that others are served at."""
+
+    kinds = UNIX
+    holds_calls = False
+
+    @classmethod
+    def serving(cls, *flags: object) -> contextlib.AbstractContextManager[Daemon]:
+        return running(cls.binaries, *flags, "--control-listen", f"unix:{cls.folder}/control")
+
+    def attacked(self) -> str:
+        return f"unix:{self.folder}/control"
 
 
 class HostileTlsTest(HostileTest):

@@ -11,7 +11,7 @@
 #include "server/http/inference/proto_request.h"
 #include "server/http/transport/status_text.h"
 #include "server/wire/authorisation.h"
-#include "server/wire/taken_messages.h"
+#include "server/wire/connection_bytes.h"
 
 namespace moed::http {
 namespace {

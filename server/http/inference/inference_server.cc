@@ -10,9 +10,9 @@
 #include "server/http/inference/infer_stream.h"
 #include "server/http/inference/metadata.h"
 #include "server/wire/call_guard.h"
+#include "server/wire/connection_bytes.h"
 #include "server/wire/received_message.h"
 #include "server/wire/rpc_server.h"
-#include "server/wire/taken_messages.h"
 
 namespace moed::http {
 namespace {
