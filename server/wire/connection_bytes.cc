@@ -42,6 +42,7 @@ struct Connection {
 struct Book {
   Accounts accounts;
   std::map<int, Connection> connections;  // by descriptor; those that are closed stay until it is used again
+  uint64_t taken = 0;                     // by messages
 };
 
 ABSL_CONST_INIT absl::Mutex mutex(absl::kConstInit);
@@ -90,8 +91,14 @@ void CountTaken(std::string_view peer, size_t message_bytes) {
   const auto found = Known().accounts.find(PeerName(peer));
   if (found == Known().accounts.end()) return;
   Account& account = found->second;
+  Known().taken += message_bytes;
   const uint64_t call_bytes = account.connections > 1 ? kLeastCallBytes : kCallBytes;
   account.settled = std::min(account.settled + message_bytes + call_bytes, account.received);
+}
+
+uint64_t TakenBytes() {
+  absl::MutexLock lock(&mutex);
+  return Known().taken;
 }
 
 SentBytes SentLately(int descriptor) {

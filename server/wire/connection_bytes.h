@@ -18,6 +18,8 @@ void CountReceived(int descriptor, uint64_t bytes);
 
 // A whole message of `peer`, as gRPC names it. It pays for what its client has sent before, never for what is to come.
 void CountTaken(std::string_view peer, size_t message_bytes);
+// Of all such messages, without what their calls had beside them, which holds nothing once they are over.
+uint64_t TakenBytes();
 
 struct SentBytes {
   uint64_t all = 0;

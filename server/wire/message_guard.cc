@@ -86,7 +86,7 @@ void MessageGuard::EndLargest(int64_t grown, bool alert, Clock::time_point now) 
   std::vector<Sender> senders = SendersSinceOlder(/*taken_too=*/grown > kTimesTooMuch * most_grown_);
   const uint64_t there = Sum(senders), ended = ended_bytes_ - older_.ended_bytes, sent = there + ended;
   const uint64_t read = Sum(senders, &Sender::read);
-  const uint64_t all_read = BytesReceived() - older_.all_received;  // of connections that are closed, too
+  const uint64_t all_read = read + ended + TakenBytes() - older_.taken;
   const auto are_headers = [all_read](int64_t bytes) { return bytes >= kLeastHeldOfHeaders * static_cast<int64_t>(all_read); };
   const bool alarm = grown > most_grown_ || (grown > most_grown_ / 3 && are_headers(grown));
   if (alert) grown = std::max(grown, static_cast<int64_t>(read * kMostHeldOfAByte));
@@ -112,7 +112,7 @@ MessageGuard::Snapshot MessageGuard::Take(const ProcessBytes& memory) {
   snapshot.at = Clock::now();
   snapshot.memory = WithoutBuffers(memory);
   snapshot.ended_bytes = ended_bytes_;
-  snapshot.all_received = BytesReceived();
+  snapshot.taken = TakenBytes();
   ForgetSent();
   return snapshot;
 }

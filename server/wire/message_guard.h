@@ -48,7 +48,7 @@ class MessageGuard {
     Clock::time_point at;
     ProcessBytes memory;  // without buffers
     uint64_t ended_bytes = 0;
-    uint64_t all_received = 0;
+    uint64_t taken = 0;
   };
 
   Snapshot Take(const ProcessBytes& memory);

@@ -223,6 +223,16 @@ TEST_F(MessageGuardTest, ACallPaysForItsMessageAndLittleMore) {
   EXPECT_EQ(Open(), (std::vector<bool>{true, false, true}));
 }
 
+TEST_F(MessageGuardTest, CallsHideNoHeaders) {
+  MessageGuard guard(listening_, 12 * kMiB);
+  Look(guard, 50 * kMiB);
+  Send(0, 2 * kMiB);
+  for (int call = 0; call < 8192; ++call) CountTaken(Peer(0), 0);
+  Send(1, kMiB / 2);
+  Look(guard, 59 * kMiB);
+  EXPECT_EQ(Open(), (std::vector<bool>{true, false, true}));
+}
+
 TEST_F(MessageGuardTest, BeyondTwiceWhatItMayWholeMessagesCountToo) {
   for (const int64_t grown : {24, 25}) {
     MessageGuard guard(listening_, 12 * kMiB);
