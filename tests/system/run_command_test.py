@@ -338,9 +338,9 @@ class RunCommandTest(RealProgramsTest):
         self.assertIn("MOED_CACHE_DIR", run.stderr)
 
     def test_flags_behind_two_dashes_are_the_daemons(self) -> None:
-        run = self.run_model(self.demo_store(), "--prompt", "x", "--max-new-tokens", 100, "--", "--max-context", 64)
+        run = self.run_model(self.demo_store(), "--prompt", "x", "--max-new-tokens", 100, "--", "--max-new-tokens", 64)
         self.assertEqual(run.returncode, 4, run.stderr)
-        self.assertIn("100 is not in [1, 63]", run.stderr)
+        self.assertIn("100 is not in [1, 64], the server's --max-new-tokens", run.stderr)
 
     def test_a_conversation_opens_on_a_terminal(self) -> None:
         with self.conversation() as terminal:

@@ -236,9 +236,11 @@ class TlsTest(RealProgramsTest):
                     self.assertIn(part, run.stderr.splitlines()[-1])
 
     def test_moectl_names_what_is_wrong_with_its_own_files(self) -> None:
+        (self.folder / "text").write_text("no PEM")
         for flags, said in (
             (("--tls-ca", self.folder / "absent"), "--tls-ca: cannot read"),
-            (("--tls-ca", self.store), "is no PEM file"),
+            (("--tls-ca", self.folder / "text"), "is no PEM file"),
+            (("--tls-ca", self.store), "is longer than"),
             (("--tls-cert", self.client.certificate), "--tls-key is missing"),
             (("--tls-cert", self.client.certificate, "--tls-key", self.client.key), "--tls-ca is missing"),
             (("--tls-name", "localhost"), "--tls-ca is missing"),
