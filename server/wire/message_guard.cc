@@ -20,11 +20,12 @@ namespace {
 constexpr int64_t kLeastHeldOfHeaders = 8;
 constexpr uint64_t kMostHeldOfAByte = 32;
 constexpr uint64_t kLeastSent = 128 << 10;
-constexpr int kTimesTooMuch =
-    2;  // where it has grown so far whole messages count as well: who is asked for is whoever sends, then
+// Where it has grown so far whole messages count as well: who is asked for is whoever sends, then.
+constexpr int kTimesTooMuch = 2;
 constexpr uint64_t kModestBytes = 8 << 10;  // who sent no more is left alone
 constexpr std::chrono::seconds kSnapshotEvery(1);
-constexpr std::chrono::milliseconds kUntilItShows(5);  // that memory of those who were ended is free again
+constexpr std::chrono::milliseconds kUntilItShows(5);    // that memory of those who were ended is free again
+constexpr std::chrono::milliseconds kUntilItIsFree(50);  // all of it, however busy the machine
 
 // Buffers are the budget's own, which is used little by little.
 ProcessBytes WithoutBuffers(ProcessBytes memory) {
@@ -86,7 +87,8 @@ void MessageGuard::EndLargest(int64_t grown, bool alert, Clock::time_point now) 
   std::vector<Sender> senders = SendersSinceOlder(/*taken_too=*/grown > kTimesTooMuch * most_grown_);
   const uint64_t there = Sum(senders), ended = ended_bytes_ - older_.ended_bytes, sent = there + ended;
   const uint64_t read = Sum(senders, &Sender::read);
-  const uint64_t all_read = read + ended + TakenBytes() - older_.taken;
+  if (now - acted_at_ > kUntilItIsFree) ended_read_ = 0;
+  const uint64_t all_read = read + ended_read_ + TakenBytes() - older_.taken;
   const auto are_headers = [all_read](int64_t bytes) { return bytes >= kLeastHeldOfHeaders * static_cast<int64_t>(all_read); };
   const bool alarm = grown > most_grown_ || (grown > most_grown_ / 3 && are_headers(grown));
   if (alert) grown = std::max(grown, static_cast<int64_t>(read * kMostHeldOfAByte));
@@ -100,6 +102,7 @@ void MessageGuard::EndLargest(int64_t grown, bool alert, Clock::time_point now) 
   if (largest.empty()) return;
   for (const Sender& sender : largest) EndConnection(sender.descriptor);
   ended_bytes_ += Sum(largest);
+  ended_read_ += Sum(largest, &Sender::read);
   if (now - acted_at_ > kSnapshotEvery)
     spdlog::warn("{} bytes came within two seconds, no whole messages most of them: the {} connections that sent most are closed",
                  sent, largest.size());

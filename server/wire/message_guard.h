@@ -62,6 +62,7 @@ class MessageGuard {
   Clock::time_point acted_at_;
   Clock::time_point alarmed_at_;  // by growth: what was ended on suspicion raises none
   uint64_t ended_bytes_ = 0;      // of connections that were ended: what they sent may be held still
+  uint64_t ended_read_ = 0;       // read of those who were ended lately, which may still be held
 };
 
 }  // namespace moed
