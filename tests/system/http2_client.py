@@ -47,8 +47,11 @@ def connect(address: str) -> socket.socket:
         host, port = address.rsplit(":", 1)
         return socket.create_connection((host, int(port)), timeout=5)
     connected = socket.socket(socket.AF_UNIX)
-    connected.settimeout(5)
-    connected.connect(address.removeprefix("unix:"))
+    with contextlib.ExitStack() as unless_connected:
+        unless_connected.callback(connected.close)
+        connected.settimeout(5)
+        connected.connect(address.removeprefix("unix:"))
+        unless_connected.pop_all()
     return connected
 
 
