@@ -3,14 +3,14 @@
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <functional>
-#include <map>
 #include <string>
 #include <utility>
 
 #include "absl/base/attributes.h"
 #include "absl/base/const_init.h"
 #include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/hash/hash.h"
 #include "absl/synchronization/mutex.h"
 #include "server/wire/peer_name.h"
 
@@ -30,20 +30,24 @@ struct Account {
   uint64_t settled = 0;  // of it: taken, or old
   uint64_t marked = 0;   // received when it was last forgotten
 };
-using Accounts = std::map<std::string, Account, std::less<>>;  // by peer
 
 struct Connection {
-  Accounts::iterator account;
+  uint64_t peer = 0;  // the key of its account
   uint64_t received = 0;
   uint64_t marked = 0;  // likewise
   uint64_t old = 0;
 };
 
+// Connections that are closed stay until their descriptor is used again. Neither table has memory of its own for each: a few
+// bytes between what gRPC had for a connection and gives back would keep its pages.
 struct Book {
-  Accounts accounts;
-  std::map<int, Connection> connections;  // by descriptor; those that are closed stay until it is used again
-  uint64_t taken = 0;                     // by messages
+  absl::flat_hash_map<uint64_t, Account> accounts;   // by KeyOf(peer)
+  absl::flat_hash_map<int, Connection> connections;  // by descriptor
+  uint64_t taken = 0;                                // by messages
 };
+
+// Of two peers with one key each pays for the other's too.
+uint64_t KeyOf(std::string_view peer) { return absl::HashOf(peer); }
 
 ABSL_CONST_INIT absl::Mutex mutex(absl::kConstInit);
 
@@ -55,9 +59,9 @@ Book& Known() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
 void Drop(int descriptor) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
   const auto found = Known().connections.find(descriptor);
   if (found == Known().connections.end()) return;
-  const Accounts::iterator account = found->second.account;
+  const uint64_t peer = found->second.peer;
   Known().connections.erase(found);
-  if (--account->second.connections == 0) Known().accounts.erase(account);
+  if (--Known().accounts[peer].connections == 0) Known().accounts.erase(peer);
 }
 
 }  // namespace
@@ -66,11 +70,11 @@ void CountConnection(int descriptor) {
   sockaddr_storage peer{};
   socklen_t length = sizeof(peer);
   const bool named = getpeername(descriptor, reinterpret_cast<sockaddr*>(&peer), &length) == 0;
+  const uint64_t key = KeyOf(named ? PeerName(peer) : std::string());
   absl::MutexLock lock(&mutex);
   Drop(descriptor);
-  const auto account = Known().accounts.try_emplace(named ? PeerName(peer) : std::string()).first;
-  ++account->second.connections;
-  Known().connections.emplace(descriptor, Connection{.account = account});
+  ++Known().accounts[key].connections;
+  Known().connections.emplace(descriptor, Connection{.peer = key});
 }
 
 void DropConnection(int descriptor) {
@@ -83,12 +87,12 @@ void CountReceived(int descriptor, uint64_t bytes) {
   const auto found = Known().connections.find(descriptor);
   if (found == Known().connections.end()) return;
   found->second.received += bytes;
-  found->second.account->second.received += bytes;
+  Known().accounts[found->second.peer].received += bytes;
 }
 
 void CountTaken(std::string_view peer, size_t message_bytes) {
   absl::MutexLock lock(&mutex);
-  const auto found = Known().accounts.find(PeerName(peer));
+  const auto found = Known().accounts.find(KeyOf(PeerName(peer)));
   if (found == Known().accounts.end()) return;
   Account& account = found->second;
   Known().taken += message_bytes;
@@ -106,7 +110,7 @@ SentBytes SentLately(int descriptor) {
   const auto found = Known().connections.find(descriptor);
   if (found == Known().connections.end()) return {};
   const Connection& connection = found->second;
-  const Account& account = connection.account->second;
+  const Account& account = Known().accounts[connection.peer];
   const uint64_t all = connection.received - connection.old;
   return {.all = all, .untaken = std::min(all, account.received - account.settled)};
 }
