@@ -1,18 +1,13 @@
 #include "core/expert/plan_reader.h"
 
-#include <fstream>
-#include <sstream>
-
+#include "core/base/bounded_file.h"
 #include "core/base/status.h"
 
 namespace moed {
 
 absl::StatusOr<std::string> ReadPlanFile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::stringstream text;
-  text << file.rdbuf();
-  if (!file) return InvalidArgument("cannot be read");
-  return text.str();
+  constexpr size_t kMostBytes = 64 << 20;
+  return ReadBoundedFile(path, kMostBytes);
 }
 
 absl::Status CheckPlanHash(std::string_view found, uint64_t model_hash) {

@@ -10,7 +10,7 @@
 
 namespace moed {
 
-// The file whole. INVALID_ARGUMENT when it cannot be read.
+// The file whole. As ReadBoundedFile.
 absl::StatusOr<std::string> ReadPlanFile(const std::string& path);
 // INVALID_ARGUMENT unless `found`, as the file has it, is the hash of the store (16 hexadecimal digits).
 absl::Status CheckPlanHash(std::string_view found, uint64_t model_hash);

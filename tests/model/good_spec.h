@@ -18,4 +18,13 @@ inline ModelSpec GoodSpec() {
   return spec;
 }
 
+// With 51 MiB of experts at 8 bits.
+inline ModelSpec LargerSpec() {
+  ModelSpec spec = GoodSpec();
+  spec.layers = 8, spec.moe.assign(8, true);
+  spec.hidden = 256, spec.heads = 8, spec.head_dim = 32, spec.kv_heads = 2;
+  spec.experts = 32, spec.expert_ffn = 256;
+  return spec;
+}
+
 }  // namespace moed

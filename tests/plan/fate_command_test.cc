@@ -134,7 +134,7 @@ TEST(FatePlanFile, HostileFilesAreRefused) {
     EXPECT_TRUE(absl::IsInvalidArgument(status)) << text;
     EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr(path), HasSubstr(expected)));
   }
-  EXPECT_THAT(std::string(ReadFatePlan(folder / "none", 0xab, 4).status().message()), HasSubstr("cannot be read"));
+  EXPECT_THAT(std::string(ReadFatePlan(folder / "none", 0xab, 4).status().message()), HasSubstr("cannot read"));
 }
 
 }  // namespace

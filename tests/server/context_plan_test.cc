@@ -14,10 +14,7 @@ constexpr int kUsual = 16384;
 
 // 51 MiB of experts, 13 MiB of embedding and as much of a head; a whole context of keys and values is 32 MiB.
 ModelSpec WithLongContext() {
-  ModelSpec spec = GoodSpec();
-  spec.layers = 8, spec.moe.assign(8, true);
-  spec.hidden = 256, spec.heads = 8, spec.head_dim = 32, spec.kv_heads = 2;
-  spec.experts = 32, spec.expert_ffn = 256;
+  ModelSpec spec = LargerSpec();
   spec.vocabulary = 50'000;
   spec.max_positions = kUsual;
   return spec;

@@ -15,10 +15,7 @@ constexpr uint64_t kMiB = 1 << 20;
 
 // 51 MiB of experts, 25.9 MiB of embedding and as much of a head, unless that is the same.
 ModelSpec WithLargeVocabulary(bool tied) {
-  ModelSpec spec = GoodSpec();
-  spec.layers = 8, spec.moe.assign(8, true);
-  spec.hidden = 256, spec.heads = 8, spec.head_dim = 32, spec.kv_heads = 2;
-  spec.experts = 32, spec.expert_ffn = 256;
+  ModelSpec spec = LargerSpec();
   spec.vocabulary = 100'000;
   spec.tied_embeddings = tied;
   return spec;

@@ -1,28 +1,21 @@
-// What /metrics says: names, labels, invariants, zeros from the start; windowed rates; the request log's line.
+// What /metrics says: names, labels, invariants, zeros from the start; windowed rates.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <chrono>
-#include <fstream>
 #include <map>
 #include <set>
-#include <span>
 #include <sstream>
 #include <string>
 #include <vector>
 
 #include "absl/synchronization/notification.h"
-#include "nlohmann/json.hpp"
 #include "server/metrics/lookup_totals.h"
 #include "server/metrics/window_rates.h"
 #include "server/rpc/prompt_workers.h"
-#include "server/rpc/request_log.h"
-#include "server/wire/error_details.h"
-#include "server/wire/refused_lines.h"
 #include "tests/server/server_harness.h"
-#include "tests/temporary_folder.h"
 
 namespace moed {
 namespace {
@@ -352,121 +345,6 @@ TEST(PromptWorkersTest, TheQueueIsBoundedInJobsAndBytesAndEveryJobRuns) {
     while (!workers.Submit(WorkKind::kPrompt, 40, job)) std::this_thread::yield();
   }
   EXPECT_EQ(ran, 2) << "the end runs what is queued";
-}
-
-TEST(RequestLogTest, OneLineOfJsonWithCountsAndNoText) {
-  RequestRecord record;
-  record.id = "a\"b\n";
-  record.method = Method::kGenerateStream;
-  record.caller.peer = "unix:";
-  record.duration_seconds = 1.5;
-  auto line = nlohmann::json::parse(RequestLog::Line(record));
-  EXPECT_EQ(line["code"], "OK");
-  EXPECT_EQ(line["peer"], "unix:");
-  EXPECT_EQ(line["duration_seconds"], 1.5);
-  EXPECT_FALSE(line.contains("trace_id"));
-  EXPECT_FALSE(line.contains("time"));
-  EXPECT_FALSE(line.contains("prompt_tokens")) << "not admitted";
-  record.admitted = true;
-  record.status = record.finish.status = absl::DataLossError("checksum");
-  record.reason = EndReason::kError;
-  record.finish.prompt_tokens = 5;
-  record.finish.timings.ttft_seconds = 0.25;
-  record.caller.trace_id = "4bf9";
-  const std::string text = RequestLog::Line(record, "2026-01-01T00:00:00.000Z");
-  EXPECT_EQ(text.find('\n'), std::string::npos);
-  line = nlohmann::json::parse(text);
-  EXPECT_EQ(line["id"], "a\"b\n");
-  EXPECT_EQ(line["method"], "GenerateStream");
-  EXPECT_EQ(line["code"], "DATA_LOSS");
-  EXPECT_EQ(line["reason"], "error");
-  EXPECT_EQ(line["prompt_tokens"], 5);
-  EXPECT_EQ(line["ttft_seconds"], 0.25);
-  EXPECT_EQ(line["trace_id"], "4bf9");
-  EXPECT_EQ(line["time"], "2026-01-01T00:00:00.000Z");
-}
-
-TEST(RequestLogTest, CallsWithoutAKnownTokenHaveFewLines) {
-  const MemoryFolder folder;
-  const std::string path = folder / "requests";
-  FakeClock clock;
-  {
-    const auto log = RequestLog::Open(path, clock);
-    ASSERT_TRUE(log.ok()) << log.status();
-    RequestRecord refused, answered;
-    refused.status = absl::UnauthenticatedError("a token is needed");
-    for (int i = 0; i < 3 * RefusedLines::kLinesASecond; ++i) (*log)->Write(refused);
-    (*log)->Write(answered);
-    clock.AdvanceNanos(1'000'000'000);
-    (*log)->Write(refused);
-    (*log)->Write(refused);
-  }
-  std::ifstream file(path);
-  std::vector<int> left_out;
-  int answers = 0;
-  for (std::string text; std::getline(file, text);) {
-    const auto line = nlohmann::json::parse(text);
-    line["code"] == "OK" ? void(++answers) : left_out.push_back(line.value("refusals_left_out", 0));
-  }
-  EXPECT_EQ(answers, 1);
-  ASSERT_EQ(left_out.size(), RefusedLines::kLinesASecond + 2u);
-  EXPECT_THAT(std::span(left_out).first(RefusedLines::kLinesASecond), testing::Each(0));
-  EXPECT_EQ(left_out[RefusedLines::kLinesASecond], 2 * RefusedLines::kLinesASecond);
-  EXPECT_EQ(left_out.back(), 0);
-}
-
-TEST(RequestLogTest, AFileThatWasMovedAwayIsMadeAnew) {
-  const MemoryFolder folder;
-  const std::string path = folder / "requests", moved = folder / "requests.1";
-  const auto lines = [](const std::string& file) {
-    std::ifstream text(file);
-    return std::count(std::istreambuf_iterator<char>(text), {}, '\n');
-  };
-  {
-    const auto log = RequestLog::Open(path);
-    ASSERT_TRUE(log.ok()) << log.status();
-    std::filesystem::rename(path, moved);
-    EXPECT_TRUE((*log)->Reopen().ok());
-    EXPECT_TRUE(std::filesystem::exists(path));
-    (*log)->Write({});
-  }
-  EXPECT_EQ(lines(moved), 0);
-  EXPECT_EQ(lines(path), 1);
-  {
-    const auto log = RequestLog::Open(path);
-    std::filesystem::rename(path, moved);
-    std::filesystem::create_directory(path);
-    EXPECT_THAT(std::string((*log)->Reopen().message()), testing::HasSubstr(path));
-    (*log)->Write({});
-  }
-  EXPECT_EQ(lines(moved), 2) << "where the lines went before";
-}
-
-TEST(RequestLogTest, MayBeOff) {
-  const auto log = RequestLog::Open(std::string(kNoRequestLog));
-  ASSERT_TRUE(log.ok()) << log.status();
-  (*log)->Write({});
-  EXPECT_FALSE(std::filesystem::exists(kNoRequestLog));
-}
-
-TEST(ErrorDetailsTest, StaysUnderSixKilobytesWhateverIsWrong) {
-  FieldErrors errors;
-  for (int i = 0; i < 200; ++i) errors.Add(std::string(1000, 'f'), std::string(5000, '\xff'));
-  const grpc::Status status = ToGrpcStatus(errors.ToStatus());
-  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
-  EXPECT_GE(ViolatedFields(status).size(), 1u);
-  EXPECT_LT(3 * status.error_message().size() + status.error_details().size() * 4 / 3, 6u * 1024 + 1024);
-  EXPECT_LT(status.error_message().size() + status.error_details().size(), 6u * 1024);
-  const grpc::Status long_message = ToGrpcStatus(absl::InternalError(std::string(100000, 'x')));
-  EXPECT_LT(long_message.error_message().size(), 1024u);
-}
-
-TEST(ErrorDetailsTest, OnlyMessagesThatBeginWithAFieldNameOne) {
-  EXPECT_THAT(ViolatedFields(ToGrpcStatus(absl::InvalidArgumentError("sampling.top_p: 2 is not in (0, 1]"))),
-              ::testing::ElementsAre("sampling.top_p"));
-  EXPECT_TRUE(ViolatedFields(ToGrpcStatus(absl::InvalidArgumentError("Something else: broken"))).empty());
-  EXPECT_TRUE(ViolatedFields(ToGrpcStatus(absl::InternalError("a.b: c"))).empty());
-  EXPECT_DOUBLE_EQ(RetrySeconds(ToGrpcStatus(WithRetryAfter(absl::UnavailableError("x"), 2.5))), 2.5);
 }
 
 }  // namespace

@@ -1,24 +1,17 @@
 // The memory plan against what the parts really hold: each of them is made as the plan says, and its bytes are counted. A program
-// of its own: it replaces operator new and mmap.
+// of its own (counted_memory.h).
 #include "core/serving/serving_plan.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
-#include <atomic>
 #include <cstdlib>
 #include <functional>
 #include <memory>
-#include <new>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/synchronization/mutex.h"
-#include "absl/time/time.h"
 #include "core/base/buffer.h"
 #include "core/base/executor.h"
 #include "core/base/status.h"
@@ -39,46 +32,8 @@
 #include "server/rpc/chat_translation.h"
 #include "server/startup/provider_builder.h"
 #include "spdlog/spdlog.h"
+#include "tests/server/counted_memory.h"
 #include "tests/system/demo_rig.h"
-
-namespace {
-
-std::atomic<int64_t> heap_bytes{0};     // asked for and not given back
-std::atomic<int64_t> heap_peak{0};      // the most of it since somebody set this
-thread_local int64_t mapped_bytes = 0;  // the same of the kernel, by this thread: others map what a lock needs at its first wait
-
-// In front of what operator new gives.
-struct alignas(16) Header {
-  size_t bytes;
-};
-
-}  // namespace
-
-// Not inlined: the compiler would see free() meet the library's operator new.
-[[gnu::noinline]] void* operator new(size_t bytes) {
-  auto* header = static_cast<Header*>(std::malloc(sizeof(Header) + bytes));
-  if (header == nullptr) throw std::bad_alloc();
-  header->bytes = bytes;
-  const int64_t now = heap_bytes.fetch_add(static_cast<int64_t>(bytes), std::memory_order_relaxed) + static_cast<int64_t>(bytes);
-  if (now > heap_peak.load(std::memory_order_relaxed)) heap_peak.store(now, std::memory_order_relaxed);
-  return header + 1;
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept {
-  if (memory == nullptr) return;
-  Header* header = static_cast<Header*>(memory) - 1;
-  heap_bytes.fetch_sub(static_cast<int64_t>(header->bytes), std::memory_order_relaxed);
-  std::free(header);
-}
-[[gnu::noinline]] void operator delete(void* memory, size_t) noexcept { operator delete(memory); }
-
-extern "C" void* mmap(void* address, size_t bytes, int protection, int flags, int file, off_t offset) noexcept {
-  mapped_bytes += static_cast<int64_t>(bytes);
-  return reinterpret_cast<void*>(syscall(SYS_mmap, address, bytes, protection, flags, file, offset));
-}
-extern "C" int munmap(void* address, size_t bytes) noexcept {
-  mapped_bytes -= static_cast<int64_t>(bytes);
-  return static_cast<int>(syscall(SYS_munmap, address, bytes));
-}
 
 namespace moed {
 namespace {
@@ -103,23 +58,6 @@ GateFn GateOf(Model& model) {
   return [&model](LayerId layer, std::span<const float> hidden, std::span<float> probabilities) {
     model.GateProbabilities(layer, hidden, probabilities);
   };
-}
-
-// Bytes that `make` leaves behind.
-struct Growth {
-  uint64_t heap = 0;
-  uint64_t mapped = 0;
-};
-template <class Make>
-Growth GrowthOf(Make make) {
-  // This thread's first wait for a lock, which maps what Abseil knows of the thread.
-  absl::Mutex mutex;
-  const auto never = [] { return false; };
-  mutex.LockWhenWithTimeout(absl::Condition(&never), absl::ZeroDuration());
-  mutex.Unlock();
-  const int64_t heap = heap_bytes.load(), mapped = mapped_bytes;
-  make();
-  return {static_cast<uint64_t>(heap_bytes.load() - heap), static_cast<uint64_t>(mapped_bytes - mapped)};
 }
 
 // In two precisions.

@@ -255,7 +255,7 @@ TEST_F(WidthsFile, EveryExpertAtItsOwn) {
 
 TEST_F(WidthsFile, HostileFilesAreRefused) {
   EXPECT_THAT(MessageText(Refusal("widths", "")), HasSubstr("missing"));
-  EXPECT_THAT(MessageText(ReadWidths("/no/such/file", kModelHash, 3, 8, 2).status()), HasSubstr("cannot be read"));
+  EXPECT_THAT(MessageText(ReadWidths("/no/such/file", kModelHash, 3, 8, 2).status()), HasSubstr("cannot read"));
   EXPECT_THAT(MessageText(Read("{").status()), HasSubstr("precisions"));
   EXPECT_THAT(MessageText(Read(Widths("00000000000000ff")).status()), HasSubstr("0000000000000abc"));
   EXPECT_THAT(MessageText(Read(Widths("0000000000000abc", "[0]")).status()), HasSubstr("precisions[2] has 1 experts"));

@@ -80,7 +80,7 @@ TEST_F(SlotsFileTest, RefusesWithWhatIsWrong) {
     EXPECT_TRUE(absl::IsInvalidArgument(status)) << text;
     EXPECT_THAT(MessageText(status), AllOf(HasSubstr(path_), HasSubstr(expected)));
   }
-  EXPECT_THAT(MessageText(ReadSlotsPlan(folder_ / "none", 0xab, 2, 3).status()), HasSubstr("cannot be read"));
+  EXPECT_THAT(MessageText(ReadSlotsPlan(folder_ / "none", 0xab, 2, 3).status()), HasSubstr("cannot read"));
 }
 
 // Through the preset, as the daemon makes it once the cache's size is known.
