@@ -17,7 +17,8 @@ StepLoop::StepLoop(const EngineParts& parts, const StepLoopOptions& options, Int
       max_step_tokens_(options.max_step_tokens),
       prompt_lookup_(options.prompt_lookup),
       intake_(intake),
-      sampler_(parts.model.spec().vocabulary) {
+      sampler_(parts.model.spec().vocabulary),
+      shared_step_(std::min(std::max(options.max_running, kSharedStepTokens), options.max_step_tokens), options.max_step_tokens) {
   if (!options.prefix_cache) return;
   holders_.resize(static_cast<size_t>(parts.kv.pages()));
   if (parts.model.spec().encoder || parts.model.spec().prefix) {
@@ -134,8 +135,7 @@ void StepLoop::Schedule() {
     if (!live_[i]->running) TakePrefix(*live_[i]);
   }
   TakeSources(may_run);
-  PlanBudget budget{max_step_tokens_, may_run, parts_.kv.pages(), std::max(max_running_, kSharedStepTokens),
-                    parts_.model.spec().encoder.has_value()};
+  PlanBudget budget{max_step_tokens_, may_run, parts_.kv.pages(), shared_step_.tokens(), parts_.model.spec().encoder.has_value()};
   TakeSnapshot(budget);
   const BatchPlan plan = PlanStep(snapshot_, budget);
   LetOvertake(plan);

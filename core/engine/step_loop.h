@@ -30,6 +30,7 @@
 #include "core/engine/pace.h"
 #include "core/engine/prefix_cache.h"
 #include "core/engine/sampler.h"
+#include "core/engine/shared_step.h"
 #include "core/engine/source_cache.h"
 #include "core/engine/turns.h"
 #include "core/expert/provider.h"
@@ -38,7 +39,8 @@
 
 namespace moed {
 
-// Most tokens of a step in which somebody decodes: what a prompt beside it may cost an answer that is streamed.
+// Tokens of a step in which somebody decodes: what a prompt beside it may cost an answer that is streamed. More where the step
+// waits for experts (shared_step.h).
 inline constexpr int kSharedStepTokens = 64;
 
 // What the engine works with; all outlive it. `trace` and `spill` may be null.
@@ -98,7 +100,10 @@ class StepLoop final : private StepWatcher {
   std::vector<int> CountPagesOfTenants();
   void NoteHeavyTenants();
   void PublishRunning();
-  void MeasureStep(int64_t nanos);
+  // For experts, in all steps of the sequences that this one computes.
+  double WaitedSeconds() const;
+  // `shared_waited_seconds`: of a step in which some decode and others do not.
+  void MeasureStep(int64_t nanos, std::optional<double> shared_waited_seconds);
   void Schedule();
   void TakeSnapshot(PlanBudget& budget);
   int CountHolders();
@@ -173,6 +178,7 @@ class StepLoop final : private StepWatcher {
   Cancellations cancellations_;
   Turns turns_;
   Pace pace_;
+  SharedStep shared_step_;
   std::vector<int> running_by_owner_;  // as the intake knows them
   std::vector<LiveRequest*> batch_;    // of the current step; parallel to chunks_
   std::vector<SequenceChunk> chunks_;

@@ -33,8 +33,11 @@ void StepLoop::AddChunk(LiveRequest& live, int tokens) {
 }
 
 void StepLoop::Compute() {
-  const bool prefills =
-      std::any_of(chunks_.begin(), chunks_.end(), [](const auto& chunk) { return chunk.phase == Phase::kPrefill; });
+  const auto has = [this](Phase phase) {
+    return std::any_of(chunks_.begin(), chunks_.end(), [phase](const auto& chunk) { return chunk.phase == phase; });
+  };
+  const bool prefills = has(Phase::kPrefill), shared = prefills && has(Phase::kDecode);
+  const double waited_before = shared ? WaitedSeconds() : 0;
   if (parts_.trace != nullptr) parts_.trace->BeginStep(prefills ? StepKind::kPrefill : StepKind::kDecode);
   const int64_t begun = parts_.clock.NowNanos();
   {
@@ -45,7 +48,7 @@ void StepLoop::Compute() {
         this);
   }
   ++counts_.steps;
-  MeasureStep(parts_.clock.NowNanos() - begun);
+  MeasureStep(parts_.clock.NowNanos() - begun, shared ? std::optional(WaitedSeconds() - waited_before) : std::nullopt);
   if (parts_.spill) NotePrefill(parts_.clock.NowNanos() - begun);
   if (batch_.size() == 1 && chunks_.front().phase == Phase::kDecode) {
     const LiveRequest& alone = *batch_.front();

@@ -169,13 +169,16 @@ void StepLoop::PublishRunning() {
   running_by_owner_ = std::move(by_owner);
 }
 
-void StepLoop::MeasureStep(int64_t nanos) {
+double StepLoop::WaitedSeconds() const { return parts_.provider.sequence_counters(chunks_.front().sequence).stall_seconds; }
+
+void StepLoop::MeasureStep(int64_t nanos, std::optional<double> shared_waited_seconds) {
   int tokens = 0, prefilled = 0;
   for (const SequenceChunk& chunk : chunks_) {
     tokens += static_cast<int>(chunk.tokens.size());
     prefilled += chunk.phase == Phase::kPrefill ? static_cast<int>(chunk.tokens.size()) : 0;
   }
   pace_.OnStep(tokens, prefilled, nanos);
+  if (shared_waited_seconds) shared_step_.OnStep(tokens, static_cast<double>(nanos) * 1e-9, *shared_waited_seconds);
 }
 
 std::optional<double> StepLoop::PrefillSeconds(int tokens) const {
