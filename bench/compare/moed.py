@@ -26,7 +26,7 @@ def check_program(path: str, flag: str) -> str:
 
 
 def fingerprint(path: str) -> str:
-    """Of a program's file: another build is another program, whatever its version."""
+    """Of what is in a file: another build is another program, whatever its version."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()[:16]
 

@@ -119,6 +119,8 @@ class SystemsTest(RealProgramsTest):
         self.assertRegex(run.stderr, r"slots at 25 %, native: \S+/plans/slots-9.json, 25 of \d+ records")
         self.assertRegex(run.stderr, r'"moed-plan slots STORE TEXT --budget \d+ --out \S+/plans/slots-25.json --force"')
         self.assertRegex(run.stdout, r"\| swapmoe \| \d", "it ran")
+        (plans / "slots-9.json").write_text(json.dumps({**plan, "slots": [3] * 8, "norms": [[2.0] * 32] * 8}))
+        self.assert_refused("line 1: it belongs to another run: plans differ", self.systems("slots.jsonl", *flags))
 
     def test_recorded_routing_is_played_on_a_budget(self) -> None:
         write_trace(self.folder / "trace")

@@ -11,7 +11,7 @@ from tools.server_process import ServerError
 
 from .. import Say
 from ..journal import Figures, Journal, Key, Record
-from ..moed import check_program
+from ..moed import check_program, fingerprint
 from ..runner import Runner, Unit
 from . import report
 from .bench import Bench, Kind, Texts, hash_of
@@ -86,7 +86,7 @@ def prepare(options: Options, cells: Sequence[Cell], contenders: Sequence[Conten
 
 def describe(bench: Bench, options: Options, cells: Sequence[Cell]) -> dict[str, Any]:
     """A journal goes on only where all of this is the same: one program, one store (by the hash over its checksums), the same
-    tokens."""
+    plans, by what is in their files, the same tokens."""
     return {
         "moed": bench.program_hash,
         "store": os.path.basename(options.store),
@@ -95,6 +95,7 @@ def describe(bench: Bench, options: Options, cells: Sequence[Cell]) -> dict[str,
         "expert_formats": list(bench.model.expert_formats),
         "moed_flags": options.moed_flags,
         "options": [[one.preset, one.name, one.value, one.share] for one in bench.options],
+        "plans": {one.value: fingerprint(one.value) for one in bench.options if os.path.isfile(one.value)},
         "recorded_routing": bench.recorded.hash if bench.recorded else "",
         "prompts": hash_of(bench.prompts),
         "learning": hash_of(bench.learning),
