@@ -4,9 +4,9 @@ before it and meanwhile. Several folders of programs take turns.
 
 usage: prompt_beside_stream.py STORE [--text FILE] [--bin FOLDER...] [--memory-budget BYTES] [--turns 2]
 
-Each turn starts a daemon of each folder, which answers a prompt once. Then three times a stream begins, and once it has 24 tokens a
-prompt of another place in the text. `missed` are the tokens that the stream would have had meanwhile at its rate before. Figures
-are medians. Needs Debian's protoc and its gRPC plugin, python3-grpcio, python3-protobuf.
+Each turn starts a daemon of each folder, which answers a prompt once. Then three times a stream begins, and once it has 24 tokens
+a prompt of another place in the text. `missed` are the tokens that the stream would have had meanwhile at its rate before.
+Figures are medians. Needs Debian's protoc and its gRPC plugin, python3-grpcio, python3-protobuf.
 """
 
 import argparse
