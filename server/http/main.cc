@@ -29,8 +29,10 @@
 #include "server/http/openai/reply.h"
 #include "server/http/options.h"
 #include "server/http/page.h"
+#include "server/http/request_metrics.h"
 #include "server/http/responses/responses.h"
 #include "server/http/router.h"
+#include "server/http/transport/access_log.h"
 #include "server/http/upstream/daemon.h"
 #include "server/wire/grpc_log.h"
 #include "server/wire/openssl_exit.h"
@@ -44,8 +46,21 @@ namespace {
 
 constexpr std::string_view kModelsPath = "/v1/models/";
 constexpr std::string_view kAnthropicId = "request-id";
+constexpr std::string_view kInferenceService = "/inference.GRPCInferenceService/";
 
 HttpReply Text(int status, std::string text) { return {.status = status, .content_type = "text/plain", .body = std::move(text)}; }
+
+Route MetricsRoute(RequestMetrics& metrics, const Daemon& daemon) {
+  return {"GET",
+          "/metrics",
+          false,
+          OpenAiError,
+          [&](const auto& exchange) {
+            exchange->Reply({.content_type = "text/plain; version=0.0.4; charset=utf-8", .body = metrics.Text(daemon.serves())});
+          },
+          /*tensors=*/false,
+          Scope::kObserve};
+}
 
 Route AliveRoute(std::string_view path) {
   return {"GET", path, true, OpenAiError, [](const auto& exchange) { exchange->Reply(Text(200, "ok\n")); }};
@@ -116,13 +131,18 @@ int Serve(const Options& options, Access& access, Daemon& daemon) {
     daemon.End();
     return Fail(status, 1);
   };
-  AccessLog log;
+  RequestMetrics metrics;
   const ModelNames models(daemon, options.model_names);
   ExpertWatches watches(daemon);
   std::vector<Route> routes = MakeRoutes(daemon, models, watches);
+  routes.push_back(MetricsRoute(metrics, daemon));
   if (options.page) std::ranges::move(PageRoutes(), std::back_inserter(routes));
   Router router(std::move(routes), access.tokens(),
                 {{"/v1/messages/", AnthropicError}, {"/v2/", InferenceError}, {"", OpenAiError}}, options.origins);
+  AccessLog log([&](const AccessRecord& record) {
+    const bool inference = record.path.starts_with(kInferenceService);
+    metrics.Count(record, inference ? kInferenceService : router.RouteOf(record.path));
+  });
   HttpServerOptions http = options.http;
   http.certificates = access.certificates();
   const auto server = HttpServer::Listen(http, router, log);

@@ -92,6 +92,11 @@ void Router::Handle(std::shared_ptr<Exchange> exchange) {
   Find(RoutedMethod(request.method), request.path)->handle(exchange);
 }
 
+std::string_view Router::RouteOf(std::string_view path) const {
+  const Route* const route = Find("", path);
+  return route == nullptr ? std::string_view() : route->path;
+}
+
 HttpReply Router::Refusal(std::string_view path, int status, std::string_view message) {
   const Route* route = Find("", path);
   const ApiError error{.status = status, .message = std::string(message)};

@@ -49,6 +49,9 @@ class Router final : public RequestHandler {
   std::vector<Header> CommonHeaders(const HttpRequest& request) override { return origins_.HeadersFor(request); }
   HttpReply Refusal(std::string_view path, int status, std::string_view message) override;
 
+  // The path of the route that answers this one; "" where there is none.
+  std::string_view RouteOf(std::string_view path) const;
+
  private:
   const Route* Find(std::string_view method, std::string_view path) const;  // of any method where `method` is ""
 

@@ -1,6 +1,7 @@
 #include "server/http/transport/access_log.h"
 
 #include <optional>
+#include <utility>
 
 #include "nlohmann/json.hpp"
 #include "spdlog/async.h"
@@ -24,7 +25,7 @@ struct AccessLog::Impl {
   std::shared_ptr<spdlog::async_logger> logger;
 };
 
-AccessLog::AccessLog() : impl_(std::make_unique<Impl>()) {
+AccessLog::AccessLog(std::function<void(const AccessRecord&)> count) : count_(std::move(count)), impl_(std::make_unique<Impl>()) {
   const auto& sinks = spdlog::default_logger()->sinks();
   impl_->logger = std::make_shared<spdlog::async_logger>("access", sinks.begin(), sinks.end(), impl_->thread,
                                                          spdlog::async_overflow_policy::overrun_oldest);
@@ -35,6 +36,7 @@ AccessLog::AccessLog() : impl_(std::make_unique<Impl>()) {
 AccessLog::~AccessLog() = default;
 
 void AccessLog::Write(const AccessRecord& record) {
+  if (count_) count_(record);
   if (!impl_->logger->should_log(spdlog::level::info)) return;
   uint64_t left_out = 0;
   if (IsStrangersMistake(record)) {

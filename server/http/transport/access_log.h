@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -29,7 +30,8 @@ struct AccessRecord {
 // how many had none.
 class AccessLog {
  public:
-  AccessLog();
+  // `count` is told of every request, in its thread, whether or not it has a line; may be empty.
+  explicit AccessLog(std::function<void(const AccessRecord&)> count = {});
   ~AccessLog();  // writes what is queued
 
   void Write(const AccessRecord& record);
@@ -38,6 +40,7 @@ class AccessLog {
 
  private:
   struct Impl;
+  const std::function<void(const AccessRecord&)> count_;
   std::unique_ptr<Impl> impl_;
   RefusedLines refused_;
 };

@@ -1,0 +1,75 @@
+#include "server/http/request_metrics.h"
+
+#include <utility>
+
+#include "prometheus/text_serializer.h"
+
+namespace moed::http {
+namespace {
+
+using prometheus::BuildCounter;
+using prometheus::BuildHistogram;
+using prometheus::Histogram;
+
+constexpr std::string_view kNoRoute = "other";
+
+const Histogram::BucketBoundaries& Bounds() {
+  static const Histogram::BucketBoundaries bounds = {.001, .005, .01, .025, .05, .1,  .25, .5,  1,    2.5, 5,
+                                                     10,   20,   40,  60,   120, 240, 480, 960, 1920, 7680};
+  return bounds;
+}
+
+prometheus::Counter& MakeCounter(prometheus::Registry& registry, const char* name, const char* help) {
+  return BuildCounter().Name(name).Help(help).Register(registry).Add({});
+}
+
+}  // namespace
+
+RequestMetrics::RequestMetrics()
+    : requests_(BuildCounter().Name("moe_http_requests_total").Help("Requests that ended.").Register(registry_)),
+      first_byte_seconds_(BuildHistogram()
+                              .Name("moe_http_first_byte_seconds")
+                              .Help("From a request's first byte to its answer's.")
+                              .Register(registry_)),
+      seconds_(BuildHistogram()
+                   .Name("moe_http_request_seconds")
+                   .Help("From a request's first byte to its answer's last.")
+                   .Register(registry_)),
+      gone_(MakeCounter(registry_, "moe_http_clients_gone_total",
+                        "Clients that left, or were given up, before their answer ended.")),
+      request_bytes_(MakeCounter(registry_, "moe_http_request_bytes_total", "Of bodies of requests.")),
+      reply_bytes_(MakeCounter(registry_, "moe_http_reply_bytes_total", "Of answers, on the wire.")),
+      daemon_serves_(prometheus::BuildGauge()
+                         .Name("moe_http_daemon_serves")
+                         .Help("Whether the daemon serves: 1 or 0, as /readyz says.")
+                         .Register(registry_)
+                         .Add({})) {}
+
+RequestMetrics::OfRoute& RequestMetrics::Of(std::string_view route) {
+  const auto found = routes_.find(route);
+  if (found != routes_.end()) return found->second;
+  const std::string name(route);
+  OfRoute made{&first_byte_seconds_.Add({{"route", name}}, Bounds()), &seconds_.Add({{"route", name}}, Bounds()), {}};
+  return routes_.emplace(name, std::move(made)).first->second;
+}
+
+void RequestMetrics::Count(const AccessRecord& record, std::string_view route) {
+  if (route.empty()) route = kNoRoute;
+  absl::MutexLock lock(&mutex_);
+  OfRoute& of = Of(route);
+  prometheus::Counter*& requests = of.by_status[record.status];
+  if (requests == nullptr) requests = &requests_.Add({{"route", std::string(route)}, {"status", std::to_string(record.status)}});
+  requests->Increment();
+  if (record.reply_bytes > 0) of.first_byte_seconds->Observe(record.first_byte_seconds);
+  of.seconds->Observe(record.seconds);
+  if (record.gone) gone_.Increment();
+  request_bytes_.Increment(static_cast<double>(record.request_bytes));
+  reply_bytes_.Increment(static_cast<double>(record.reply_bytes));
+}
+
+std::string RequestMetrics::Text(bool daemon_serves) {
+  daemon_serves_.Set(daemon_serves ? 1 : 0);
+  return prometheus::TextSerializer().Serialize(registry_.Collect());
+}
+
+}  // namespace moed::http
