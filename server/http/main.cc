@@ -20,6 +20,7 @@
 #include "server/http/anthropic/models.h"
 #include "server/http/api/percent_decoded.h"
 #include "server/http/expert_watch.h"
+#include "server/http/inference/arrived_request.h"
 #include "server/http/inference/endpoints.h"
 #include "server/http/inference/inference_server.h"
 #include "server/http/inference/reply.h"
@@ -46,7 +47,6 @@ namespace {
 
 constexpr std::string_view kModelsPath = "/v1/models/";
 constexpr std::string_view kAnthropicId = "request-id";
-constexpr std::string_view kInferenceService = "/inference.GRPCInferenceService/";
 
 HttpReply Text(int status, std::string text) { return {.status = status, .content_type = "text/plain", .body = std::move(text)}; }
 

@@ -1,12 +1,9 @@
 // What moed-http tells Prometheus of the requests that it answered. What they are to the model is the daemon's to tell.
 #pragma once
 
-#include <map>
 #include <string>
 #include <string_view>
 
-#include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
 #include "prometheus/counter.h"
 #include "prometheus/family.h"
 #include "prometheus/gauge.h"
@@ -28,21 +25,12 @@ class RequestMetrics {
   std::string Text(bool daemon_serves);
 
  private:
-  struct OfRoute {
-    prometheus::Histogram* first_byte_seconds = nullptr;
-    prometheus::Histogram* seconds = nullptr;
-    std::map<int, prometheus::Counter*> by_status;
-  };
-  OfRoute& Of(std::string_view route) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-
   prometheus::Registry registry_;
   prometheus::Family<prometheus::Counter>& requests_;
   prometheus::Family<prometheus::Histogram>& first_byte_seconds_;
   prometheus::Family<prometheus::Histogram>& seconds_;
   prometheus::Counter &gone_, &request_bytes_, &reply_bytes_;
   prometheus::Gauge& daemon_serves_;
-  absl::Mutex mutex_;
-  std::map<std::string, OfRoute, std::less<>> routes_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace moed::http

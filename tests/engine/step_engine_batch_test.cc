@@ -116,6 +116,39 @@ TEST(StepEngineBatchTest, DecodingIsNotHeldUpByALongPrompt) {
   harness.ExpectClean();
 }
 
+// Tokens of each step that computes a prompt of 480 beside an answer, where reading takes `read_nanos` of a step and computing
+// `kTokenNanos` of a token, at once.
+std::vector<int> StepsBesideAnAnswer(int64_t read_nanos) {
+  constexpr int64_t kTokenNanos = 1'000'000;
+  HarnessOptions options;
+  options.engine.max_context = 512;
+  options.engine.max_step_tokens = 256;
+  Harness harness(options);
+  std::vector<int> steps;
+  harness.model->on_forward = [&](std::span<SequenceChunk> chunks) {
+    int tokens = 0;
+    for (const SequenceChunk& chunk : chunks) tokens += static_cast<int>(chunk.tokens.size());
+    if (chunks.size() > 1 && tokens > 2) steps.push_back(tokens);
+    const int64_t computing = tokens * kTokenNanos, waited = std::max<int64_t>(0, read_nanos - computing);
+    harness.clock.AdvanceNanos(computing + waited);
+    for (const SequenceChunk& chunk : chunks)
+      harness.provider.lost[chunk.sequence].stall_seconds += static_cast<double>(waited) * 1e-9;
+  };
+  auto stream = harness.Submit(GreedyRequest("a", 30));
+  harness.engine->RunOneStep();
+  auto prompt = harness.Submit(GreedyRequest(std::string(480, 'x'), 2));
+  harness.RunAll();
+  EXPECT_EQ(stream->infos.size(), 30u);
+  EXPECT_EQ(prompt->infos.size(), 2u);
+  return steps;
+}
+
+TEST(StepEngineBatchTest, APromptBesideAnAnswerHasLargerStepsWhereTheyWaitForExperts) {
+  EXPECT_THAT(StepsBesideAnAnswer(0), testing::ElementsAre(64, 64, 64, 64, 64, 64, 64, testing::Le(64)));
+  EXPECT_THAT(StepsBesideAnAnswer(200'000'000), testing::ElementsAre(64, 150, 150, testing::Le(150)));
+  EXPECT_THAT(StepsBesideAnAnswer(1'000'000'000), testing::ElementsAre(64, 256, testing::Le(256)));
+}
+
 TEST(StepEngineBatchTest, AShortPromptBehindALongOneIsAnsweredAtOnce) {
   HarnessOptions options;
   options.engine.max_step_tokens = 8;

@@ -75,6 +75,8 @@ class LogsTest(RealProgramsTest):
             tensor = pb.ModelInferRequest.InferInputTensor(name="text_input", datatype="BYTES", shape=[1], contents=contents)
             message = pb.ModelInferRequest(model_name=MODEL, inputs=[tensor])
             infer(message.SerializeToString(), metadata=[("traceparent", TRACE_PARENT)], timeout=WAIT_SECONDS)
+            counted = b'moe_http_requests_total{route="/inference.GRPCInferenceService/",status="200"} 1\n'
+            wait_until(lambda: counted in front.get("/metrics")[1], "the call to be counted", WAIT_SECONDS)
             self.assertEqual(self.traces(front, daemon, 1), [(TRACE, TRACE)])
             for log in (front.log(), daemon.log()):
                 self.assertNotIn("quokka", log)

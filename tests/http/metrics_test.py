@@ -60,6 +60,7 @@ class MetricsTest(ServedTest):
             with front.stream("/v1/completions", {"model": MODEL, "prompt": "Once", "max_tokens": 100, "stream": True}) as answer:
                 answer.read(1)
             wait_until(lambda: value_of(front, "moe_http_clients_gone_total") == 1, "it to be counted", WAIT_SECONDS)
+            self.wait_for_count(front, "/v1/completions", 200, 1)
 
     def test_it_is_what_the_page_says_and_prometheus_takes(self) -> None:
         with front_of(self.daemon) as front:

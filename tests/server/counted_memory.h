@@ -11,8 +11,8 @@ namespace moed {
 
 extern std::atomic<int64_t> heap_bytes;  // asked for and not given back
 extern std::atomic<int64_t> heap_peak;   // the most of it since somebody set this
-extern thread_local int64_t
-    mapped_bytes;  // the same of the kernel, by this thread: others map what a lock needs at its first wait
+// Mapped and not unmapped, by this thread: others map what a lock needs at its first wait.
+extern thread_local int64_t mapped_bytes;
 
 // Bytes that `make` leaves behind.
 struct Growth {

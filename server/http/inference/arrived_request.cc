@@ -48,7 +48,7 @@ ArrivedRequest::ArrivedRequest(const InferenceParts& parts, const grpc::Callback
   topic_ = std::string(MetadataValue(context, kTopicHeader));
   record_.client = ClientOf(context);
   record_.method = "gRPC";
-  record_.path = StrCat("/inference.GRPCInferenceService/", method);
+  record_.path = StrCat(kInferenceService, method);
   record_.request_bytes = message.Length();
   CountTaken(context.peer(), message.Length());
   names_.id = PeekId(message);

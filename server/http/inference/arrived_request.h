@@ -19,6 +19,9 @@
 
 namespace moed::http {
 
+// What the paths of its methods begin with.
+inline constexpr std::string_view kInferenceService = "/inference.GRPCInferenceService/";
+
 // What calls need; outlives them.
 struct InferenceParts {
   Daemon& daemon;
