@@ -18,8 +18,11 @@ constexpr size_t kProgressTokens = 1000;
 
 class Player {
  public:
-  Player(CachingProvider& provider, SimulatedDisk& disk, double layer_seconds)
-      : provider_(provider), disk_(disk), layer_nanos_(std::llround(layer_seconds * 1e9)) {}
+  Player(CachingProvider& provider, SimulatedDisk& disk, const ReplayTimes& times)
+      : provider_(provider),
+        disk_(disk),
+        layer_nanos_(std::llround(times.layer_seconds * 1e9)),
+        token_nanos_(std::llround(times.token_seconds * 1e9)) {}
 
   struct Token {
     SequenceId sequence;
@@ -48,6 +51,7 @@ class Player {
       experts_ += wanted_.size();
       MOED_RETURN_IF_ERROR(PlayLayer({trace.shape.layers[layer], routing_}));
     }
+    disk_.Advance(token_nanos_);
     return absl::OkStatus();
   }
   uint64_t experts() const { return experts_; }  // that steps wanted, each once
@@ -77,7 +81,7 @@ class Player {
 
   CachingProvider& provider_;
   SimulatedDisk& disk_;
-  const int64_t layer_nanos_;
+  const int64_t layer_nanos_, token_nanos_;
   uint64_t experts_ = 0;
   // Of the current layer.
   std::vector<ExpertChoice> choices_;
@@ -161,7 +165,7 @@ absl::StatusOr<ReplayResult> Replay(const ReplaySetup& setup, std::unique_ptr<Ev
   if (own_policy != nullptr) parts.policy = std::move(own_policy);
   MOED_ASSIGN_OR_RETURN(const auto provider, BuildProvider(preset, inputs, std::move(parts)));
 
-  Player player(*provider, disk, setup.times.layer_seconds);
+  Player player(*provider, disk, setup.times);
   ReplayResult before;
   Steps steps{setup, *provider, player};
   uint64_t steps_before = 0, experts_before = 0;

@@ -22,6 +22,7 @@ namespace moed {
 struct ReplayTimes {
   double read_seconds = 0;   // of one expert
   double layer_seconds = 0;  // computing of one layer
+  double token_seconds = 0;  // from the last layer of a token to the first one of the next
 };
 
 // Of the last trace alone.

@@ -46,6 +46,8 @@ void AddWorkloadOptions(CLI::App& app, WorkloadOptions& options) {
   app.add_option("--layer-seconds", options.layer_seconds,
                  "computing of one layer (default: an expert's read at 3.5 GB/s takes 0.7 of it)")
       ->check(CLI::PositiveNumber);
+  app.add_option("--token-seconds", options.token_seconds, "from a token's last layer to the first one of the next token")
+      ->check(CLI::NonNegativeNumber);
   app.add_option("--limit-tokens", options.limit_tokens, "replay no more of each trace")->check(CLI::PositiveNumber);
 }
 
@@ -80,6 +82,7 @@ absl::StatusOr<Workload> PrepareWorkload(const WorkloadOptions& options) {
   const auto bytes = static_cast<double>(work.expert_bytes);
   work.times.read_seconds = bytes / options.link_bytes_per_second;
   work.times.layer_seconds = options.layer_seconds > 0 ? options.layer_seconds : bytes / kNvmeBytesPerSecond / kReadLayersOnNvme;
+  work.times.token_seconds = options.token_seconds;
   MOED_ASSIGN_OR_RETURN(work.store, MakeEmptyStore(work.trace.shape));
   return work;
 }

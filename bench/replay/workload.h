@@ -21,7 +21,7 @@ struct WorkloadOptions {
   int layers = 0, top_k = 0, experts = 0;
   uint64_t expert_bytes = 0;
   double link_bytes_per_second = kNvmeBytesPerSecond;
-  double layer_seconds = 0;
+  double layer_seconds = 0, token_seconds = 0;
   size_t limit_tokens = 0;
 };
 void AddWorkloadOptions(CLI::App& app, WorkloadOptions& options);

@@ -127,6 +127,8 @@ GuessingPace ExpertCache::BeginLayer(const LayerRouting& routing, const DemandSe
     if (experts_done_nanos_) timing_.OnExpertsDone(*std::exchange(experts_done_nanos_, {}), stalled_nanos_);
     resolve(residency_, timing_);
     held_ = false;
+    const auto gap = between_tokens_ ? PrefetchPace::kBetweenTokens : PrefetchPace::kWithinToken;
+    between_tokens_ = false;
     turn_.Begin(routing.layer, demand.phase(), demand.sequences());
     if (cooperation_) cooperation_->BeginLayer(static_cast<int>(routing.tokens.size()));
     guesses_.ForgetPlanned();
@@ -138,7 +140,7 @@ GuessingPace ExpertCache::BeginLayer(const LayerRouting& routing, const DemandSe
     StartWaitingDemands(cancels);
     demands_reading_ = DemandsLeft();
     const int64_t now = clock_.NowNanos();
-    guesses_.pace().OnLayer(now, demands_reading_);
+    guesses_.pace().OnLayer(now, demands_reading_, gap);
     timing_.OnLayer(index().Position(turn_.layer()), turn_.phase(), now, stalled_nanos_);
     HandOutReady(cancels);
     pace = Pace();
@@ -217,8 +219,9 @@ void ExpertCache::LayerRouted(const LayerRouting& routing, const DemandSet& dema
   policy_->OnRouted(routing);
   statistics_.CountGuesses(routing.layer, demand, guesses, budget.min_probability);
   if (budget.keep_guessed) KeepGuessed(guesses, FarthestLayer(residency_, guesses, budget));
-  if (guesses.empty() || turn_.waiting()) return;
-  guesses_.Plan(PlanPrefetch(residency_, guesses, budget), budget);
+  between_tokens_ =
+      budget.between_tokens && turn_.phase() == Phase::kDecode && turn_.layer() == store_.description().moe_layers.back();
+  if (!guesses.empty() && !turn_.waiting()) guesses_.Plan(PlanPrefetch(residency_, guesses, budget), budget);
   StartGuesses();
 }
 

@@ -191,6 +191,10 @@ class ExpertCache final : Loader::Listener, SlotOwner {
   void SettleMovesThatDemandsAwait(Cancels& cancels) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool StartDemand(int item) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void StartGuesses() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool StartWish() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool MayReadAhead() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return !resizing_ && !held_ && !turn_.waiting() && slots_.loading() == 0;
+  }
   bool StartGuess(const CachedKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // What was asked for, then free room, as far as nothing else is read or waits to be.
   void StartIdleReads() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -254,6 +258,7 @@ class ExpertCache final : Loader::Listener, SlotOwner {
   int64_t stalled_nanos_ ABSL_GUARDED_BY(mutex_) = 0;     // all waits so far
   uint64_t given_up_bytes_ ABSL_GUARDED_BY(mutex_) = 0;   // counted of what was read of cancelled reads
   bool demands_reading_ ABSL_GUARDED_BY(mutex_) = false;  // the current layer's, until the last of them has arrived
+  bool between_tokens_ ABSL_GUARDED_BY(mutex_) = false;   // until the next layer begins, what the policy wishes for is read
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;
   bool resizing_ ABSL_GUARDED_BY(mutex_) = false;  // nothing is read ahead
   bool held_ ABSL_GUARDED_BY(mutex_) = false;      // likewise: a step relies on where everything lies

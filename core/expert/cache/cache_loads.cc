@@ -62,13 +62,30 @@ bool ExpertCache::StartDemand(int item_number) {
 // The next planned one, where nothing else is read or waits to be, so that a demand that comes waits behind one record at most,
 // or behind pieces of one; the rest stays planned until a read ends or the next layer begins.
 void ExpertCache::StartGuesses() {
-  pins_awaited_ = turn_.waiting() || guesses_.planned();
+  pins_awaited_ = turn_.waiting() || guesses_.planned() || between_tokens_;
   bool room = true;
-  while (room && !resizing_ && !held_ && guesses_.planned() && !turn_.waiting() && slots_.loading() == 0) {
+  while (room && guesses_.planned() && MayReadAhead()) {
     room = slots_.Find(guesses_.Next()) != nullptr || StartGuess(guesses_.Next());
     if (room) guesses_.PopNext();
   }
+  if (room && between_tokens_ && MayReadAhead()) room = StartWish();
   pins_awaited_ = turn_.waiting() || !room;
+}
+
+// As StartGuess.
+bool ExpertCache::StartWish() {
+  const auto absent = [this](const CachedKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return slots_.Find(key) == nullptr; };
+  const float least = guesses_.pace().LeastProbability(PrefetchPace::kBetweenTokens);
+  const std::optional<CachedKey> wish = policy_->Wish(turn_.layer(), least, absent);
+  if (!wish) return true;
+  const uint64_t bytes = store_.expert_bytes(*wish);
+  const absl::StatusOr<Room::Place> place = MakeRoom({*wish, bytes, LoadReason::kPrefetch, turn_.layer()});
+  if (!place.ok() || place->answer == Answer::kNotNow) return false;
+  if (place->answer == Answer::kHere) {
+    guesses_.BegunWish(StartLoad(*wish, LoadReason::kPrefetch, ReadPriority::kIdle, place->bytes, /*bypass=*/false),
+                       DueAt(wish->layer));
+  }
+  return true;
 }
 
 // False when there is no room until something is unpinned. What the policy refuses is let go.

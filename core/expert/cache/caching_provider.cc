@@ -159,7 +159,7 @@ class Provider final : public CachingProvider {
   PrefetchBudget Budget(const GuessingPace& pace) const {
     if (predictor_->paced()) {
       const float least = std::max(budget_.min_probability, pace.least_probability);
-      return {.max_loads = budget_.max_loads, .min_probability = least, .give_way = true};
+      return {.max_loads = budget_.max_loads, .min_probability = least, .give_way = true, .between_tokens = true};
     }
     return predictor_->Budget({demand_.phase(), pace.records_a_layer}).value_or(budget_);
   }

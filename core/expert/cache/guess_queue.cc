@@ -18,14 +18,21 @@ void GuessQueue::ForgetPlanned() {
 }
 
 void GuessQueue::Begun(Slot& slot, uint64_t due_at) {
-  slot.unused_guess = true;
-  slot.due_at = due_at;
+  BegunWish(slot, due_at);
+  slot.wished = false;
   slot.kept = keep_;
+}
+
+void GuessQueue::BegunWish(Slot& slot, uint64_t due_at) {
+  slot.unused_guess = true;
+  slot.wished = true;
+  slot.kept = false;
+  slot.due_at = due_at;
   loading_.push_back(&slot);
 }
 
 void GuessQueue::Forget(Slot& slot, PrefetchOutcome outcome) {
-  if (outcome != PrefetchOutcome::kCancelled) pace_.OnOutcome(outcome != PrefetchOutcome::kWasted);
+  if (outcome != PrefetchOutcome::kCancelled && !slot.wished) pace_.OnOutcome(outcome != PrefetchOutcome::kWasted);
   slot.unused_guess = false;
   std::erase(loading_, &slot);
 }

@@ -35,6 +35,8 @@ class GuessQueue {
 
   // A load has begun, for the layer that comes at `due_at`.
   void Begun(Slot& slot, uint64_t due_at);
+  // The same of a policy's wish, which tells nothing of guesses.
+  void BegunWish(Slot& slot, uint64_t due_at);
   size_t loading() const { return loading_.size(); }
   // It is read whole.
   void Arrived(const Slot& slot) { std::erase(loading_, &slot); }

@@ -18,8 +18,12 @@ void Average(double& average, double value) { average += (value - average) * kMe
 
 }  // namespace
 
-void PrefetchPace::OnLayer(int64_t now_nanos, bool missing) {
-  if (free_since_nanos_ >= 0) Average(free_nanos_, static_cast<double>(now_nanos - free_since_nanos_));
+void PrefetchPace::OnLayer(int64_t now_nanos, bool missing, Gap after) {
+  if (free_since_nanos_ >= 0 && record_nanos_ > 0) {
+    const double free = std::min(static_cast<double>(now_nanos - free_since_nanos_), record_nanos_);
+    if (free_nanos_[after] == kUnknown) free_nanos_[after] = free;
+    Average(free_nanos_[after], free);
+  }
   free_since_nanos_ = now_nanos;
   Average(missing_, missing ? 1 : 0);
   distrust_ = std::max(0.0, distrust_ - kDistrustPerLayer);
@@ -32,20 +36,20 @@ void PrefetchPace::OnRecordRead(int64_t busy_nanos) {
   Average(record_nanos_, nanos);
 }
 
-double PrefetchPace::Asked() const {
-  const double free = std::min(free_nanos_, record_nanos_);
+double PrefetchPace::Asked(Gap in) const {
+  const double free = std::min(free_nanos_[in], record_nanos_);
   const double waits = std::min(record_nanos_ - free, behind_ * record_nanos_);
   return waits > 0 ? waits / (free + waits) : 0;
 }
 
 void PrefetchPace::OnOutcome(bool useful) {
   Average(useful_, useful ? 1 : 0);
-  distrust_ = std::clamp(distrust_ + (useful_ < Asked() ? kDistrustPerFailure : -kDistrustPerSuccess), 0.0, 1.0);
+  distrust_ = std::clamp(distrust_ + (useful_ < Asked(kWithinToken) ? kDistrustPerFailure : -kDistrustPerSuccess), 0.0, 1.0);
 }
 
-float PrefetchPace::LeastProbability() const {
-  if (record_nanos_ == 0 || missing_ < kRareMisses) return kNever;
-  const double least = std::max(kLeast, Asked() + kMargin) + distrust_;
+float PrefetchPace::LeastProbability(Gap in) const {
+  if (record_nanos_ == 0 || free_nanos_[in] == kUnknown || missing_ < kRareMisses) return kNever;
+  const double least = std::max(kLeast, Asked(in) + kMargin) + (in == kWithinToken ? distrust_ : 0);
   return least > kMost ? kNever : static_cast<float>(least);
 }
 

@@ -59,6 +59,7 @@ struct Slot final : LoadTarget, internal::PinnedExpert {
   int item = kNoItem;      // of the current layer, waiting for the first read
   // GuessQueue's.
   bool unused_guess = false;  // nobody wanted it yet
+  bool wished = false;        // by the policy, not guessed
   bool kept = false;          // until due_at it leaves only where nothing else can
   bool cancelling = false;
   uint64_t due_at = 0;  // when its layer comes

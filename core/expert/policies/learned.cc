@@ -11,7 +11,10 @@
 namespace moed {
 namespace {
 
-constexpr float kAbsent = 2;       // more than any value
+constexpr float kAbsent = 2;  // more than any value
+// Of wishes: less likely ones, and those worth little more than who leaves for them, are reads for nothing.
+constexpr float kLeastWish = 0.4f;
+constexpr float kWorthMore = 1.5f;
 constexpr float kUseless = 1e-6f;  // less than any; not 0, since candidates are divided by it
 
 // The place of the lowest number, the first of equals. Lane by lane, so that compilers compare several at once.
@@ -38,6 +41,8 @@ class LearnedPolicy final : public EvictionPolicy {
         precisions_(static_cast<size_t>(index_.precisions())),
         keys_of_layer_(static_cast<size_t>(index_.experts_per_layer()) * precisions_),
         all_bytes_(AllBytes(context)),
+        first_of_tokens_(static_cast<size_t>(
+            std::ranges::count_if(context.moe_layers, [&](LayerId layer) { return layer.value() < context.encoder_layers; }))),
         chooses_(!HoldsAll(context.capacity_bytes)),
         next_use_(context),
         values_(index_.size(), kAbsent),
@@ -85,11 +90,7 @@ class LearnedPolicy final : public EvictionPolicy {
   // The resident of lowest value, if it is evictable; else its layer's next one takes part in its place.
   std::optional<CachedKey> Victim(const Incoming& incoming, absl::FunctionRef<bool(CachedKey)> evictable) override {
     const auto here = static_cast<size_t>(index_.Position(incoming.current_layer));
-    for (size_t position = 0; position < layers_; ++position) {
-      const size_t last = LastNeeded(position);
-      const size_t distance = position > here ? position - here : position + layers_ - here;
-      candidates_[position] = {last, last == kNone ? kAbsent : values_[last] * later_[distance]};
-    }
+    for (size_t position = 0; position < layers_; ++position) candidates_[position] = LastNeededFrom(here, position);
     for (;;) {
       Candidate& lowest = *std::ranges::min_element(candidates_, {}, &Candidate::value);
       if (lowest.key == kNone) return std::nullopt;
@@ -102,6 +103,25 @@ class LearnedPolicy final : public EvictionPolicy {
       lowest.key = LastNeededOf(static_cast<size_t>(&lowest - candidates_.data()), evictable);
       lowest.value = lowest.key == kNone ? kAbsent : values_[lowest.key] * later;
     }
+  }
+
+  std::optional<CachedKey> Wish(LayerId current, float least_probability, absl::FunctionRef<bool(CachedKey)> absent) override {
+    if (!chooses_) return std::nullopt;
+    const auto here = static_cast<size_t>(index_.Position(current));
+    float lowest = kAbsent;
+    for (size_t position = 0; position < layers_; ++position) lowest = std::min(lowest, LastNeededFrom(here, position).value);
+    std::optional<CachedKey> wish;
+    float highest = lowest == kAbsent ? 0 : kWorthMore * lowest;
+    for (size_t position = first_of_tokens_; position < layers_; ++position) {
+      const float later = LaterFrom(here, position);
+      for (size_t i = position * keys_of_layer_ + kReferencePrecision; i < (position + 1) * keys_of_layer_; i += precisions_) {
+        const float value = next_use_.Value(i / precisions_);
+        if (value * later <= highest || value < std::max(least_probability, kLeastWish) || !absent(index_.KeyAt(i))) continue;
+        wish = index_.KeyAt(i);
+        highest = value * later;
+      }
+    }
+    return wish;
   }
 
   absl::Status SetCapacity(uint64_t bytes) override {
@@ -154,6 +174,14 @@ class LearnedPolicy final : public EvictionPolicy {
   // Then nobody leaves.
   bool HoldsAll(uint64_t capacity_bytes) const { return all_bytes_ > 0 && capacity_bytes >= all_bytes_; }
 
+  // What a value of that layer counts at this one.
+  float LaterFrom(size_t here, size_t position) const {
+    return later_[position > here ? position - here : position + layers_ - here];
+  }
+  Candidate LastNeededFrom(size_t here, size_t position) {
+    const size_t last = LastNeeded(position);
+    return {last, last == kNone ? kAbsent : values_[last] * LaterFrom(here, position)};
+  }
   // The resident of a layer that is needed last, whether evictable or not.
   size_t LastNeeded(size_t position) {
     size_t& kept = last_needed_[position];
@@ -185,6 +213,7 @@ class LearnedPolicy final : public EvictionPolicy {
   const size_t precisions_;
   const size_t keys_of_layer_;
   const uint64_t all_bytes_;
+  const size_t first_of_tokens_;  // layer that every token passes: none of an encoder
   bool chooses_;
   NextUse next_use_;
   std::vector<float> values_;          // by key; of residents

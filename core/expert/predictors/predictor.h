@@ -21,6 +21,7 @@ struct PrefetchBudget {
   float min_probability = 0;
   bool first_missing_layer_only = false;  // of the layers ahead, only the nearest one that lacks a guess
   bool give_way = false;                  // in pieces between which demands go first, and no further once known to be wrong
+  bool between_tokens = false;            // after the last layer, as far as it pays, what the policy wishes for
   bool keep_guessed = false;  // guessed residents of layers looked at stay until theirs has come, while anything else can leave
 };
 

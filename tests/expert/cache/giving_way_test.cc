@@ -36,8 +36,8 @@ class GivingWay : public Prefetch {
     ProviderOptions options = Records(24);
     options.queue.idle_piece_bytes = kPageBytes;
     auto provider = MakeProvider(reads_, options, std::move(parts));
-    for (int i = 0; i < 20; ++i) {
-      Routing routing(kThird, {i % 4});
+    for (int i = 0; i < 40; ++i) {
+      Routing routing(i % 2 == 0 ? kSecond : kThird, {i % 2 == 0 ? 7 : i / 2 % 4});
       provider->Begin(routing.Get());
       clock_.AdvanceNanos(10);
       Drain(*provider, reads_);

@@ -60,6 +60,42 @@ TEST(PrefetchPace, AsksLessOfGuessesThatGiveWay) {
   }
 }
 
+// Nobody knows how long a pause will be; what it leaves free is a read.
+TEST(PrefetchPace, APauseIsWorthNoMoreThanARead) {
+  PrefetchPace pace(0.1);
+  int64_t now = 0, busy = 0;
+  const auto layer = [&](int64_t free) {
+    pace.OnLayer(now, true);
+    now += 10'000 * kMicro;
+    pace.OnRecordRead(busy += 10'000 * kMicro);
+    pace.OnDemandsRead(now);
+    now += free;
+  };
+  for (int i = 0; i < 500; ++i) layer(200 * kMicro);
+  const float before = pace.LeastProbability();
+  EXPECT_GT(before, 0.8f);
+  layer(600'000'000 * kMicro);
+  layer(200 * kMicro);
+  EXPECT_GT(pace.LeastProbability(), before - 0.1f);
+}
+
+// A token's head takes four reads' time, a layer leaves a fiftieth of one.
+TEST(PrefetchPace, TheGapBetweenTokensIsAnother) {
+  PrefetchPace pace(0.1);
+  int64_t now = 0, busy = 0;
+  for (int i = 0; i < 1000; ++i) {
+    pace.OnLayer(now, true, i % 4 == 0 ? PrefetchPace::kBetweenTokens : PrefetchPace::kWithinToken);
+    now += 10'000 * kMicro;
+    pace.OnRecordRead(busy += 10'000 * kMicro);
+    pace.OnDemandsRead(now);
+    now += i % 4 == 3 ? 40'000 * kMicro : 200 * kMicro;
+  }
+  EXPECT_GT(pace.LeastProbability(), 0.8f);
+  EXPECT_LT(pace.LeastProbability(PrefetchPace::kBetweenTokens), 0.25f);
+  for (int i = 0; i < 200; ++i) pace.OnOutcome(false);  // of guesses within a token
+  EXPECT_LT(pace.LeastProbability(PrefetchPace::kBetweenTokens), 0.25f);
+}
+
 TEST(PrefetchPace, NothingPaysWhereNothingIsMissing) {
   PrefetchPace pace;
   Machine machine;

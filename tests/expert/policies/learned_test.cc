@@ -2,6 +2,7 @@
 #include <random>
 #include <set>
 
+#include "tests/expert/policy_rig.h"
 #include "tests/expert/provider_rig.h"
 
 namespace moed {
@@ -161,6 +162,48 @@ TEST(LearnedPolicy, GuessesTakeNothingThatIsNeededWithinAToken) {
   EXPECT_EQ(policy->Victim({guess.key, 1, LoadReason::kDemand, kLayers[0]}, any), favourite);
   policy->OnInsert(stranger, 1);
   EXPECT_EQ(policy->Victim(guess, any), stranger);
+}
+
+// Of two that every token uses it has one. Of the other it is sure, as of nobody else.
+TEST(LearnedPolicy, WishesForWhoIsWorthMoreThanWhoWouldLeave) {
+  auto policy = MakePolicy("learned", {StoreContext()}).value();
+  policy->OnSequenceStart(kSession);
+  const auto use = [&](int32_t expert) {
+    for (const LayerId layer : kLayers) {
+      Routing routing(layer, {expert, (expert + 1) % kExperts});
+      policy->Learn(routing.Get());
+      policy->OnRouted(routing.Get());
+    }
+  };
+  for (int i = 0; i < 200; ++i) use(0);
+  for (const LayerId layer : kLayers) policy->OnInsert({layer, 0}, 1);
+  policy->OnInsert({kFirst, 7}, 1);  // nobody uses it
+  const auto absent = [](CachedKey key) { return key != CachedKey{kFirst, 1} && key.expert != 0; };
+  const auto wish = policy->Wish(kThird, 0, absent);
+  ASSERT_TRUE(wish.has_value());
+  EXPECT_EQ(wish->expert, 1);
+  EXPECT_NE(wish->layer, kFirst) << "it is there, or on its way";
+  EXPECT_EQ(policy->Wish(kThird, 1, absent), std::nullopt) << "nobody is as likely";
+  EXPECT_EQ(policy->Wish(kThird, 0, [](CachedKey) { return false; }), std::nullopt);
+  policy->OnEvict({kFirst, 7});
+  EXPECT_EQ(policy->Wish(kThird, 0, absent), std::nullopt) << "who would leave is worth as much";
+}
+
+TEST(LearnedPolicy, WishesForNobodyWhereAllFitNorOfAnEncoder) {
+  const auto likely = [](EvictionPolicy& policy) {
+    policy.OnSequenceStart(kSession);
+    for (int i = 0; i < 200; ++i) {
+      Routing routing(kFirst, {0, 1});
+      policy.Learn(routing.Get());
+      policy.OnRouted(routing.Get());
+    }
+    return policy.Wish(kFirst, 0, kAnyKey).has_value();
+  };
+  EXPECT_TRUE(likely(*MakePolicy("learned", {StoreContext(8)}).value()));
+  EXPECT_FALSE(likely(*MakePolicy("learned", {StoreContext(48)}).value())) << "all fit";
+  ExpertModelShape encodes = StoreContext(8);
+  encodes.encoder_layers = 2;
+  EXPECT_FALSE(likely(*MakePolicy("learned", {encodes}).value())) << "a request runs the encoder once";
 }
 
 }  // namespace policies_learned_test
