@@ -1,5 +1,6 @@
-"""Three moed on the demo checkpoint and the real Prometheus: under some load every recorded rule and dashboard query answers
-for all of them, and no expression names a metric that nobody exports. promtool checks the files, and what the alerts fire at."""
+"""Three moed on the demo checkpoint, a moed-http before each, and the real Prometheus: under some load every recorded rule and
+dashboard query answers for all of them, and no expression names a metric that nobody exports. promtool checks the files, and what
+the alerts fire at."""
 
 import functools
 import json
@@ -11,6 +12,7 @@ from typing import Any, ClassVar
 
 import yaml
 
+from tests.http.front import Front, front_of
 from tests.real_programs import RealProgramsTest, main, metrics_of
 from tools.daemon import DEMO_CHECKPOINT, ROOT, Daemon, pack, running
 from tools.server_process import ServerProcess, free_port, wait_until
@@ -64,9 +66,10 @@ def metric_names_in(expression: str) -> set[str]:
 
 
 class PrometheusTest(RealProgramsTest):
-    """A Prometheus that scrapes three daemons every second."""
+    """A Prometheus that scrapes three daemons and their moed-http every second."""
 
     daemons: ClassVar[list[Daemon]]
+    fronts: ClassVar[list[Front]]
     url: ClassVar[str]
 
     @classmethod
@@ -74,11 +77,13 @@ class PrometheusTest(RealProgramsTest):
         super().setUpClass()
         store = pack(cls.binaries, DEMO_CHECKPOINT, cls.folder / "demo.moed")
         cls.daemons = [cls.enterClassContext(running(cls.binaries, "--store", store, *DAEMON_FLAGS)) for _ in range(3)]
+        cls.fronts = [cls.enterClassContext(front_of(daemon)) for daemon in cls.daemons]
         port = free_port()
         cls.url = f"http://127.0.0.1:{port}"
-        scrape = {"job_name": "moed", "static_configs": [{"targets": [daemon.metrics_address for daemon in cls.daemons]}]}
+        jobs = {"moed": [daemon.metrics_address for daemon in cls.daemons], "moed-http": [front.address for front in cls.fronts]}
+        scrape = [{"job_name": name, "static_configs": [{"targets": targets}]} for name, targets in jobs.items()]
         intervals = {"scrape_interval": "1s", "evaluation_interval": "1s"}
-        config = {"global": intervals, "rule_files": [str(RULES_FILE)], "scrape_configs": [scrape]}
+        config = {"global": intervals, "rule_files": [str(RULES_FILE)], "scrape_configs": scrape}
         config_file = cls.folder / "prometheus.yml"
         config_file.write_text(yaml.safe_dump(config))
         data = cls.folder / "tsdb"
@@ -90,7 +95,7 @@ class PrometheusTest(RealProgramsTest):
     @classmethod
     def scraped(cls) -> bool:
         try:
-            return len(cls.query('up{job="moed"} == 1')) == len(cls.daemons)
+            return len(cls.query("up == 1")) == len(cls.daemons) + len(cls.fronts)
         except OSError:
             return False
 
@@ -106,7 +111,7 @@ class PrometheusTest(RealProgramsTest):
         return samples
 
     def answers(self, expression: str) -> bool:
-        """Whether it has a number for each daemon that it tells apart; a little more load where it has not."""
+        """Whether it has a number for each daemon or moed-http that it tells apart; a little more load where it has not."""
         found = [sample for sample in self.query(expression) if sample["value"][1] != "NaN"]
         instances = {sample["metric"].get("instance") for sample in found}
         if found and (instances == {None} or len(instances) == len(self.daemons)):
@@ -114,6 +119,8 @@ class PrometheusTest(RealProgramsTest):
         for daemon in self.daemons:
             daemon.json("bench", *LOAD)
             daemon.moectl("generate", "--prompt", "x", "--temperature", -1, check=False)  # which is refused
+        for front in self.fronts:
+            front.get("/v1/models")
         return False
 
     def test_every_rule_and_query_answers_and_names_what_is_exported(self) -> None:
