@@ -42,6 +42,7 @@ endforeach()
 moed_packaged(daemon /lib/systemd/system ${PROJECT_SOURCE_DIR}/deploy/systemd/moed.service
   ${PROJECT_SOURCE_DIR}/deploy/systemd/moed-http.service)
 moed_packaged(daemon /etc/moed ${DEBIAN}/moed.env ${DEBIAN}/moed-http.env)
+install(FILES ${DEBIAN}/logrotate.conf DESTINATION /etc/logrotate.d RENAME moed COMPONENT daemon EXCLUDE_FROM_ALL)
 foreach(kind sysusers tmpfiles)
   install(FILES ${DEBIAN}/${kind}.conf DESTINATION lib/${kind}.d RENAME moed.conf COMPONENT daemon EXCLUDE_FROM_ALL)
 endforeach()
@@ -76,8 +77,9 @@ needs stays in memory; experts are read from storage through one cache within
 a fixed budget. moed-http answers OpenAI's and Anthropic's APIs in front of it.")
 set(CPACK_DEBIAN_DAEMON_PACKAGE_DEPENDS "moed-tools (= ${PROJECT_VERSION}), init-system-helpers (>= 1.54), \
 systemd | systemd-standalone-sysusers | systemd-sysusers, systemd | systemd-standalone-tmpfiles | systemd-tmpfiles")
+set(CPACK_DEBIAN_DAEMON_PACKAGE_SUGGESTS logrotate)
 set(CONFFILES ${PROJECT_BINARY_DIR}/conffiles)
-file(WRITE ${CONFFILES} "/etc/moed/moed.env\n/etc/moed/moed-http.env\n")
+file(WRITE ${CONFFILES} "/etc/moed/moed.env\n/etc/moed/moed-http.env\n/etc/logrotate.d/moed\n")
 set(SCRIPTS)
 foreach(script postinst prerm postrm)
   configure_file(${DEBIAN}/moed.${script} ${PROJECT_BINARY_DIR}/debian/${script} COPYONLY)

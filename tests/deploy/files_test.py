@@ -63,8 +63,25 @@ class Systemd(unittest.TestCase):
         for name, unit in self.units.items():
             self.assertEqual(unit["ExecStart"], [f"/usr/bin/{name}"])
             self.assertIn(name, installed)
+            self.assertIn("network-online.target", unit["Wants"])
             for target in unit["Wants"]:
-                self.assertIn(target.removesuffix(".service"), self.units)
+                self.assertIn(target, unit["After"])
+                self.assertIn(target, {"network-online.target", *(f"{name}.service" for name in self.units)})
+
+    def test_they_are_tried_without_end_but_after_a_wrong_setting(self) -> None:
+        for name, unit in self.units.items():
+            told = (unit[key] for key in ("Restart", "RestartSec", "StartLimitIntervalSec", "RestartPreventExitStatus"))
+            self.assertEqual([*told], [["on-failure"], ["5"], ["0"], ["2"]], name)
+
+    def test_the_request_log_is_where_it_is_rotated(self) -> None:
+        rotated = (ROOT / "deploy" / "debian" / "logrotate.conf").read_text()
+        pattern = re.findall(r"^(/\S+) {$", rotated, re.M)
+        self.assertEqual(pattern, [f"/var/log/{self.units['moed']['LogsDirectory'][0]}/*.log"])
+        settings = (ROOT / "deploy" / "debian" / "moed.env").read_text()
+        named = re.findall(r"^#MOED_REQUEST_LOG=(\S+)$", settings, re.M)
+        self.assertTrue(fnmatch.fnmatchcase(named[0], pattern[0]), named)
+        self.assertIn("systemctl try-reload-or-restart moed.service", rotated)
+        self.assertIn("ExecReload", self.units["moed"])
 
     def test_both_are_confined_alike(self) -> None:
         confining = (

@@ -15,7 +15,7 @@ mv /etc/moed/front.token /etc/moed/http.token
 chmod 600 /etc/moed/*token*
 sed -i -e 's/^#\(LoadCredential=\|Environment=\)/\1/' /etc/systemd/system/moed.service /etc/systemd/system/moed-http.service
 settings MOED_MEMORY_BUDGET=14MiB MOED_LEARNED_STATE=/var/cache/moed/learned MOED_RESIDENCY=/var/cache/moed/residency \
-    MOED_REQUEST_LOG=/var/cache/moed/requests MOED_KV_SPILL=/var/cache/moed MOED_KV_SPILL_BUDGET=8MiB
+    MOED_REQUEST_LOG=/var/log/moed/requests.log MOED_KV_SPILL=/var/cache/moed MOED_KV_SPILL_BUDGET=8MiB
 systemctl daemon-reload
 systemctl start moed moed-http
 echo "started: $?"
@@ -29,6 +29,13 @@ curl -sf http://127.0.0.1:8080/v1/models -H "x-api-key: $(cat /etc/moed/caller.t
 echo "over HTTP: $?"
 systemctl reload moed moed-http
 echo "reloaded: $?"
+mv /var/log/moed/requests.log /var/log/moed/requests.log.1  # as logrotate does
+systemctl reload moed
+until_true test -e /var/log/moed/requests.log
+moectl generate --prompt Once --max-new-tokens 2 >/dev/null 2>&1
+until_true grep -q '"id"' /var/log/moed/requests.log
+grep -q '"id"' /var/log/moed/requests.log.1
+echo "lines before and after a rotation: $?"
 first=$(main_pid)
 [ "$first" -gt 1 ] && kill -KILL "$first"
 until_true sh -c "systemctl is-active moed && [ \"\$(systemctl show --property MainPID --value moed)\" != $first ]"
@@ -45,9 +52,20 @@ for unit in moed moed-http; do
     until_true systemctl is-failed $unit
     echo "$unit with a wrong setting: $(systemctl show --property ExecMainStatus --property NRestarts --value $unit | sort -r | tr '\n' ' ')"
 done
+mkdir /etc/systemd/system/moed.service.d
+printf '[Service]\nRestartSec=100ms\n' >/etc/systemd/system/moed.service.d/sooner.conf
+systemctl daemon-reload
 settings MOED_MEMORY_BUDGET=4MiB
 systemctl start moed 2>/dev/null
 echo "too little memory: $?"
-until_true systemctl is-failed moed
+until_true sh -c '[ "$(systemctl show --property NRestarts --value moed)" -ge 8 ]'
+settings MOED_MEMORY_BUDGET=14MiB  # what was wrong has passed
+until_true systemctl is-active moed
+moectl health
+echo "by itself after many tries: $?"
+systemctl stop moed
+rm /etc/moed/moed.env
+systemctl start moed 2>/dev/null
+echo "without settings: $? $(systemctl status moed | grep -o 'AssertPathExists=.*')"
 journalctl --no-pager --unit moed --lines 50 | grep -o 'the smallest budget that works: [0-9]* bytes' | tail -n 1
 journalctl --no-pager --unit moed --unit moed-http >/out/journal
