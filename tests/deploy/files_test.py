@@ -149,6 +149,14 @@ class Compose(unittest.TestCase):
         self.assertIn("no-new-privileges:true", moed["security_opt"])
         self.assertGreater(moed["ulimits"]["memlock"], 0)
 
+    def test_logs_are_bounded(self) -> None:
+        for service in self.services.values():
+            self.assertEqual(service["logging"], {"driver": "json-file", "options": {"max-size": "10m", "max-file": "5"}})
+
+    def test_both_programs_have_the_health_check_of_the_image(self) -> None:
+        for name in ("moed", "http"):
+            self.assertNotIn("healthcheck", self.services[name])
+
     def test_what_listens_for_other_containers_says_that_it_is_open(self) -> None:
         moed = self.services["moed"]["environment"]
         self.assertEqual((moed["MOED_LISTEN"], moed["MOED_INSECURE"]), ("0.0.0.0:50051", "on"))
@@ -211,14 +219,36 @@ class ComposeWithCuda(unittest.TestCase):
     def test_it_differs_from_the_other_in_what_a_device_needs(self) -> None:
         plain = yaml.safe_load((ROOT / "deploy" / "compose.yaml").read_text())["services"]
         differing = {
-            "moed": {"build", "image", "runtime", "command", "security_opt", "mem_limit", "memswap_limit", "ulimits"},
+            "moed": {
+                *("build", "image", "runtime", "group_add", "environment"),
+                *("command", "security_opt", "mem_limit", "memswap_limit", "ulimits"),
+            },
             "http": {"image", "environment"},
         }
+        environment = {name: value for name, value in self.services["moed"]["environment"].items() if name != "LD_LIBRARY_PATH"}
+        self.assertEqual(environment, plain["moed"]["environment"])
         for name, keys in differing.items():
             same = [{key: value for key, value in of[name].items() if key not in keys} for of in (self.services, plain)]
             self.assertEqual(*same)
             self.assertIn("no-new-privileges:true", self.services[name]["security_opt"])
         self.assertEqual(self.services["moed"]["runtime"], "nvidia")
+
+    def test_on_a_jetson_it_may_open_the_devices_and_finds_the_driver(self) -> None:
+        moed = self.services["moed"]
+        groups = [re.fullmatch(r"\$\{(\w+):-\d+\}", group) for group in moed["group_add"]]
+        self.assertEqual([group and group[1] for group in groups], ["MOED_VIDEO_GROUP", "MOED_RENDER_GROUP"])
+        page = (ROOT / "docs" / "jetson.md").read_text()
+        for name in ("MOED_VIDEO_GROUP", "MOED_RENDER_GROUP", "supplementalGroups", "getent group video render"):
+            self.assertIn(name, page)
+        overlay = ROOT / "deploy" / "kubernetes" / "overlays" / "jetson" / "kustomization.yaml"
+        patch = yaml.safe_load(yaml.safe_load(overlay.read_text())["patches"][0]["patch"])
+        added = {each["path"].removeprefix("/spec/template/spec/"): each["value"] for each in patch}
+        self.assertIn(44, added["securityContext/supplementalGroups"])
+        variables = {each["name"]: each["value"] for each in added["containers/0/env"]}
+        self.assertEqual(variables["LD_LIBRARY_PATH"], moed["environment"]["LD_LIBRARY_PATH"])
+        self.assertEqual(
+            variables["LD_LIBRARY_PATH"].split(":"), [f"/usr/lib/aarch64-linux-gnu/{name}" for name in ("nvidia", "tegra")]
+        )
 
     def test_the_dockerfile_takes_its_arguments(self) -> None:
         dockerfile = (ROOT / "Dockerfile").read_text()
