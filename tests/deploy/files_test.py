@@ -258,6 +258,41 @@ class ComposeWithCuda(unittest.TestCase):
         self.assertRegex(dockerfile, "(?m)^ENV NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility$")
 
 
+class Kubernetes(unittest.TestCase):
+    def setUp(self) -> None:
+        self.folder = ROOT / "deploy" / "kubernetes"
+        self.base = {}
+        for path in (self.folder / "base").glob("*.yaml"):
+            for each in yaml.safe_load_all(path.read_text()):
+                self.base[each["kind"]] = each
+
+    def test_who_scales_alone_says_how_many_replicas_there_are(self) -> None:
+        self.assertNotIn("replicas", self.base["StatefulSet"]["spec"])
+        for path in (self.folder / "overlays").glob("*/kustomization.yaml"):
+            overlay = yaml.safe_load(path.read_text())
+            patches = "".join(patch["patch"] for patch in overlay["patches"])
+            scaled = "$patch: delete" not in patches
+            self.assertNotIn("/spec/replicas", patches)
+            self.assertEqual(overlay.get("replicas", []), [] if scaled else [{"name": "moed", "count": 1}], path.parent.name)
+
+    def test_metrics_are_scraped_where_the_network_lets_prometheus_in(self) -> None:
+        pod = self.base["StatefulSet"]["spec"]["template"]
+        self.assertEqual(set(pod["metadata"]), {"labels"}, "an annotation would have a second job scrape it")
+        ports = {port["name"] for container in pod["spec"]["containers"] for port in container["ports"]}
+        rules = self.base["NetworkPolicy"]["spec"]["ingress"]
+        let_in = [rule for rule in rules if any("namespaceSelector" in peer for peer in rule["from"])]
+        self.assertEqual([port["port"] for port in let_in[0]["ports"]], ["metrics", "http"])
+        jobs = yaml.safe_load((self.folder / "scrape.yaml").read_text())["scrape_configs"]
+        label = pod["metadata"]["labels"]["app.kubernetes.io/name"]
+        for job, port in zip(jobs, ("metrics", "http"), strict=True):
+            self.assertIn(port, ports)
+            kept = job["relabel_configs"][0]
+            self.assertEqual((kept["action"], kept["regex"]), ("keep", f"{label};{port}"))
+            self.assertEqual([rule["target_label"] for rule in job["relabel_configs"][1:]], ["namespace", "pod"])
+        watched = re.findall(r'up{job="([\w-]+)"}', (ROOT / "deploy" / "prometheus" / "rules.yml").read_text())
+        self.assertEqual([job["job_name"] for job in jobs], watched)
+
+
 class Seccomp(unittest.TestCase):
     def setUp(self) -> None:
         self.profile = json.loads((ROOT / "deploy" / "seccomp" / "moed.json").read_text())
@@ -298,6 +333,25 @@ class Grafana(unittest.TestCase):
         for path in dashboards:
             for panel in json.loads(path.read_text())["panels"]:
                 self.assertIn(panel["datasource"]["uid"], uids, f"{path.name}: {panel['title']}")
+
+
+class Upgrade(unittest.TestCase):
+    """What docs/upgrade.md says of versions is what the code has."""
+
+    def test_versions_of_files(self) -> None:
+        page = (ROOT / "docs" / "upgrade.md").read_text()
+        header = (ROOT / "core" / "store" / "header.h").read_text()
+        numbers = {name: re.findall(rf"{name} = (\d+)", header) for name in ("kOneFormatVersion", "kCodedVersion")}
+        self.assertEqual(numbers, {"kOneFormatVersion": ["1"], "kCodedVersion": ["3"]})
+        self.assertIn("`MOEDSTOR`, 1 to 3:", page)
+        learning = ROOT / "core" / "expert" / "learning"
+        letters = re.findall(r"kMagic = {(.*)};", (learning / "learned_state.cc").read_text())
+        learned = "".join(re.findall(r"'(.)'", letters[0]))
+        self.assertIn(f"`{learned}`", page)
+        residency = re.findall(r'kHeader = "(.*)"', (ROOT / "core" / "expert" / "residency_file.cc").read_text())
+        self.assertIn(f"`{residency[0]}...`", page)
+        dictionary = re.findall(r"kVersion = (\d+)", (learning / "activation_paths.cc").read_text())
+        self.assertIn(f"`MOEDPATH`, {dictionary[0]} |", page)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """deploy/kubernetes against Kubernetes' schemas and the programs: every field, flag, port and time is one that exists."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -85,14 +86,23 @@ class Kubernetes(RealProgramsTest):
         store, models = self.folder / "store", self.folder / "models"
         store.mkdir()
         models.mkdir()
-        (models / "model.moed").write_text("new")
         (store / "partial").write_text("interrupted")
         local = script.replace("/store/", f"{store}/").replace("/models/", f"{models}/")
-        for kept in ("new", "kept"):
+
+        def start(source: str, seconds: int) -> int:
+            """With a source of that text and time of change; the number of the pod's own file."""
+            (models / "model.moed").write_text(source)
+            os.utime(models / "model.moed", (seconds, seconds))
             subprocess.run(["sh", "-c", local], check=True)
             self.assertEqual(sorted(path.name for path in store.iterdir()), ["cache", "model.moed"])
-            self.assertEqual((store / "model.moed").read_text(), kept if kept == "new" else "kept")
-            (store / "model.moed").write_text("kept")
+            self.assertEqual((store / "model.moed").read_text(), source)
+            return (store / "model.moed").stat().st_ino
+
+        first = start("first", 1000)
+        self.assertEqual(start("first", 1000), first, "it is copied once")
+        self.assertNotEqual(start("other", 2000), first)
+        start("a longer one", 2000)
+        start("first", 1000)
 
     def test_the_endpoint_picker_asks_where_moed_listens(self) -> None:
         values = yaml.safe_load((FOLDER / "endpoint-picker.yaml").read_text())
