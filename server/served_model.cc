@@ -99,10 +99,9 @@ absl::Status ServedModel::MakeBackend() {
                  FormatBytes(now - std::min(now, before)));
   }
   const ComputeBackendRow& fastest = ComputeBackends().back();
-  if (config_.backend != "auto" || backend_->name() == fastest.name) return absl::OkStatus();
-  spdlog::info("compute backend {} is not taken: {}", fastest.name,
-               fastest.supported() ? StrCat("it could be, but by name alone: --backend ", fastest.name)
-                                   : StrCat(fastest.refusal().message()));
+  // Whether there is a device is not asked: what its driver maps and starts would stay.
+  if (config_.backend == "auto")
+    spdlog::info("compute backend {} is taken by name alone: --backend {}", fastest.name, fastest.name);
   return absl::OkStatus();
 }
 

@@ -123,13 +123,14 @@ llama_cpp() {
 
 # serve NAME FLAGS...: sets `answer` to what the daemon says with these flags; empty: it did not. The log has why.
 serve() {
-  local log=$out/$1.log address='' left=900
+  local log=$out/$1.log address='' left=1800
   answer=''
   "$programs_at/bin/moed" --store "$store" --listen 127.0.0.1:0 --metrics-listen off "${@:2}" >"$log" 2>&1 &
   local daemon=$!
   while [ -z "$address" ] && [ "$left" -gt 0 ] && kill -0 "$daemon" 2>/dev/null; do
     sleep 0.1
     left=$((left - 1))
+    grep -q ' ready: ' "$log" || continue
     address=$(sed -n 's/.*listening on \(127\.0\.0\.1:[0-9]*\).*/\1/p' "$log" | head -n 1)
   done
   if [ -n "$address" ]; then

@@ -21,6 +21,7 @@ class RecordedProvider final : public ExpertProvider {
   ActivationLender* lender() override { return next_.lender(); }
   void OnSequenceStart(SequenceId sequence) override { next_.OnSequenceStart(sequence); }
   void OnSequenceEnd(SequenceId sequence) override;
+  void OnSequencePause(SequenceId sequence) override { next_.OnSequencePause(sequence); }
   void OnToken(SequenceId sequence, TokenId token) override;
   void OnGateInput(SequenceId sequence, LayerId layer, std::span<const float> hidden) override;
   void OnTokenGateInput(SequenceId sequence, LayerId layer, std::span<const float> hidden) override;

@@ -238,7 +238,10 @@ std::unique_ptr<Sequence> StepLoop::Retire(LiveRequest& live, bool succeeded) {
   if (parts_.kv.Lost(kv)) ReleaseLost(*sequence, UsesPrefixes(live));
   if (parts_.spill) sequence->on_disk = parts_.spill->TokensOnDisk(sequence->id);
   sequence->used_nanos = parts_.clock.NowNanos();
-  if (!sequence->session.empty() && !sequence->tokens.empty()) return sequence;
+  if (!sequence->session.empty() && !sequence->tokens.empty()) {
+    parts_.provider.OnSequencePause(sequence->id);
+    return sequence;
+  }
   if (UsesPrefixes(live)) RememberEnd(*sequence);
   EndSequence(*sequence);
   return nullptr;

@@ -35,6 +35,10 @@ struct ExpertModelShape {
       kDefaultTableBytes;  // most bytes of a table of what was learned about tokens; one set of its rows is always there
   int encoder_layers = 0;  // of an encoder-decoder, the model's first: a request runs them once, on its source
 
+  // So many of moe_layers, its first ones, are an encoder's: a token passes those or the others.
+  int encoder_positions() const {
+    return static_cast<int>(std::ranges::count_if(moe_layers, [this](LayerId layer) { return layer.value() < encoder_layers; }));
+  }
   size_t experts() const { return moe_layers.size() * static_cast<size_t>(experts_per_layer); }  // of all layers
 };
 

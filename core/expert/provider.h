@@ -126,6 +126,7 @@ class ExpertProvider {
   // Hooks for policies and predictors; cheap.
   virtual void OnSequenceStart(SequenceId sequence) = 0;
   virtual void OnSequenceEnd(SequenceId sequence) = 0;
+  virtual void OnSequencePause(SequenceId /*sequence*/) {}  // it is kept, and nothing of it runs until its next token
   virtual void OnToken(SequenceId sequence, TokenId token) = 0;
   // The gate's input (hidden) of `layer`, before its Begin: of the last token of each sequence in the step, then of every token.
   virtual void OnGateInput(SequenceId sequence, LayerId layer, std::span<const float> hidden) = 0;

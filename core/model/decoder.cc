@@ -62,8 +62,9 @@ void Decoder::RunEncoder(std::span<SequenceChunk> chunks, ExpertProvider& provid
   RunLayers(0, spec_.encoder->layers, chunks, provider, watcher);
   if (step_.batch.rows() == 0) return;
   encoder_decoder_.KeepSources(weights_);
-  // The decoder's rows may lie elsewhere.
+  // The decoder's rows may lie elsewhere, where experts are now.
   if (const absl::Status done = step_.Fence(); !done.ok()) step_.batch.FailAll(done);
+  ffn_.ReleaseExperts();
 }
 
 bool Decoder::RunLayers(int first, int end, std::span<SequenceChunk> chunks, ExpertProvider& provider, StepWatcher* watcher) {

@@ -48,6 +48,8 @@ Ruleset WhatIsRefused(const LandlockRules& rules, int version) {
 
 size_t BytesOf(int version) { return version >= 6 ? sizeof(Ruleset) : version >= 4 ? 2 * sizeof(uint64_t) : sizeof(uint64_t); }
 
+constexpr std::string_view kOwnThreads = "/proc/self/task";
+
 absl::Status Allow(int ruleset, const std::vector<std::string>& paths, uint64_t rights) {
   for (const std::string& path : paths) {
     const int fd = open(path.c_str(), O_PATH | O_CLOEXEC);
@@ -57,7 +59,9 @@ absl::Status Allow(int ruleset, const std::vector<std::string>& paths, uint64_t 
     if (fstat(fd, &info) == 0 && !S_ISDIR(info.st_mode)) rule.allowed_access &= kOfFiles;
     const long added = syscall(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_PATH_BENEATH, &rule, 0);
     const int reason = errno;
-    close(fd);
+    // A rule is of the inode, and /proc makes another one once nobody holds it.
+    const bool kept = path == kOwnThreads;
+    if (!kept) close(fd);
     if (added != 0) return ErrnoError(reason, "Landlock refuses a rule for ", path);
   }
   return absl::OkStatus();

@@ -42,7 +42,9 @@ constexpr const char* kReadByAll[] = {"/usr",
                                       "/etc/services",
                                       "/etc/ssl/certs",
                                       "/etc/ssl/openssl.cnf"};
-constexpr const char* kDevices[] = {"/dev/nv*", "/dev/dri", "/dev/host1x*", "/dev/shm", "/tmp/nvidia-mps"};
+// Drivers from 570 on name their threads when they start, and do not start where they may not.
+constexpr const char* kDevices[] = {"/dev/nvidia*", "/dev/nvgpu",   "/dev/nvhost*", "/dev/nvmap",      "/dev/nvsciipc*",
+                                    "/dev/dri",     "/dev/host1x*", "/dev/shm",     "/tmp/nvidia-mps", "/proc/self/task"};
 
 SandboxState state;  // written before there are threads
 

@@ -10,8 +10,8 @@
 
 namespace moed {
 
-// `told`: --device-budget. `device`: BackendMemory::working_bytes of `backend`. Without being told, what the device has less a
-// sixteenth, which drivers and others need, and no more than is free; nothing where it has no memory of its own.
+// `told`: --device-budget. `device`: BackendMemory::working_bytes of `backend`. Without being told, what is free less a
+// sixteenth, for others and for what the driver loads later; nothing where it has no memory of its own.
 // INVALID_ARGUMENT for a budget of such a backend, and for more than is free.
 absl::StatusOr<std::optional<uint64_t>> ChooseDeviceBudget(std::optional<uint64_t> told, const WorkingBytes& device,
                                                            std::string_view backend);

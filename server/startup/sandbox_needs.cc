@@ -29,20 +29,11 @@ void AddAddress(const Address& address, SandboxNeeds& needs) {
   AddNamed(address.path, needs.write_files);
 }
 
-bool MayUseDevice(const Config& config) {
-  if (config.backend == "cuda") return true;
-  if (config.backend != "auto") return false;
-  std::error_code error;
-  for (const char* file : {"/dev/nvidiactl", "/dev/nvmap", "/dev/nvgpu"}) {
-    if (fs::exists(file, error)) return true;
-  }
-  return false;
-}
-
 }  // namespace
 
 SandboxNeeds SandboxNeedsOf(const Config& config) {
-  SandboxNeeds needs{.io_uring = config.io_backend == "auto" || config.io_backend == "io_uring", .devices = MayUseDevice(config)};
+  SandboxNeeds needs{.io_uring = config.io_backend == "auto" || config.io_backend == "io_uring",
+                     .devices = config.backend == "cuda"};
   const TlsFiles& tls = config.access.tls;
   for (const std::string* file : {&config.store, &tls.certificate, &tls.key, &tls.client_ca, &config.access.tokens}) {
     AddNamed(*file, needs.read_files);

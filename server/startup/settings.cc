@@ -235,7 +235,7 @@ constexpr Setting kSettings[] = {
      "the memory budget", ApplyBytes<&Config::max_memory_budget>},
     {"device-budget", "Model and memory", "BYTES",
      "trunk, keys and values, activations and experts together, in the memory of a device that has some of its own",
-     "fifteen sixteenths of what the device has", ApplyBytes<&Config::device_budget>},
+     "fifteen sixteenths of what is free of the device", ApplyBytes<&Config::device_budget>},
     {"processor-experts", "Model and memory", "on|off",
      "beside a device with memory of its own, experts in the host's memory are computed by its processor where that is faster "
      "than bringing them",

@@ -424,7 +424,7 @@ TEST(DeviceBudget, IsTheDevicesOrRefused) {
   constexpr uint64_t kDevice = 16 << 20;
   EXPECT_EQ(ChooseDeviceBudget(std::nullopt, {}, "avx2").value(), std::nullopt);
   EXPECT_EQ(ChooseDeviceBudget(std::nullopt, {kDevice, kDevice}, "cuda").value(), 15u << 20);
-  EXPECT_EQ(ChooseDeviceBudget(std::nullopt, {kDevice, 3 << 20}, "cuda").value(), 3u << 20);
+  EXPECT_EQ(ChooseDeviceBudget(std::nullopt, {kDevice, 3 << 20}, "cuda").value(), (3u << 20) - (3u << 16));
   EXPECT_EQ(ChooseDeviceBudget(kDevice, {kDevice, kDevice}, "cuda").value(), kDevice);
   EXPECT_EQ(ChooseDeviceBudget(kDevice, {kDevice, kDevice - 1}, "cuda").status().code(), absl::StatusCode::kInvalidArgument);
   const absl::Status refused = ChooseDeviceBudget(kDevice, {}, "avx2").status();

@@ -185,14 +185,13 @@ class EndToEnd(RealProgramsTest):
         self.assertEqual(run.returncode, 1)
         self.assertRegex(run.stderr, r"(?m)^moed: no CUDA device: \S")
 
-    def test_auto_names_what_it_took_and_why_no_device(self) -> None:
+    def test_auto_names_what_it_took_and_that_it_takes_no_device(self) -> None:
         with self.running("--store", self.store, "--memory-budget", "8MiB") as daemon:
             taken = daemon.json("info")["server"]["compute_backend"]
             self.assertNotIn(taken, ("", "auto"))
             self.assertIn(f"kernels: {taken};", daemon.log())
-            if cuda_devices() == 0:
-                self.assertNotEqual(taken, "cuda")
-                self.assertRegex(daemon.log(), r"compute backend cuda is not taken: no CUDA device: \S")
+            self.assertNotEqual(taken, "cuda")
+            self.assertIn("compute backend cuda is taken by name alone", daemon.log())
 
     def test_narrower_keys_and_values_leave_room_for_a_longer_context(self) -> None:
         contexts = []

@@ -112,6 +112,11 @@ void ExpertCache::EndSequence(SequenceId sequence) {
   policy_->OnSequenceEnd(sequence);
 }
 
+void ExpertCache::PauseSequence(SequenceId sequence) {
+  CountedLock lock(mutex_);
+  policy_->OnSequencePause(sequence);
+}
+
 void ExpertCache::OnToken(SequenceId sequence, TokenId token) {
   CountedLock lock(mutex_);
   policy_->OnToken(sequence, token);

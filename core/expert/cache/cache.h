@@ -102,6 +102,7 @@ class ExpertCache final : Loader::Listener, SlotOwner {
 
   void StartSequence(SequenceId sequence);
   void EndSequence(SequenceId sequence);
+  void PauseSequence(SequenceId sequence);
   void OnToken(SequenceId sequence, TokenId token);
 
   // What is so now, without the lock: two answers may belong to different moments.

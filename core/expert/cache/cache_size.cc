@@ -14,6 +14,7 @@ absl::StatusOr<std::span<std::byte>> ExpertCache::Lend(uint64_t bytes) {
   bytes = RoundUp(bytes, kPageBytes);
   MOED_CHECK(left_ == 0);
   CountedLock lock(mutex_);
+  held_ = false;  // the step that relied on where everything lies has ended, if only in failing
   SlotPool& pool = room_.pool();
   const bool returned = bytes == 0 && pool.lends();
   room_.Lend(bytes);
@@ -39,7 +40,7 @@ absl::StatusOr<std::span<std::byte>> ExpertCache::Lend(uint64_t bytes) {
 
 // Who leaves first is what was used least, wherever it lies; what then lies beyond the end moves into the holes.
 absl::Status ExpertCache::Resize(uint64_t capacity_bytes) {
-  MOED_CHECK(left_ == 0);
+  if (left_ > 0 || handles_ > 0) return FailedPrecondition("the cache keeps its size: the last step was broken off in a layer");
   CountedLock lock(mutex_);
   SlotPool& pool = room_.pool();
   MOED_RETURN_IF_ERROR(pool.Allocate());

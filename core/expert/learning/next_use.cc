@@ -45,6 +45,7 @@ NextUse::NextUse(const ExpertModelShape& context)
     : index_(context.moe_layers, context.experts_per_layer, 1),
       experts_(static_cast<size_t>(context.experts_per_layer)),
       top_k_(static_cast<float>(context.top_k)),
+      encoder_positions_(context.encoder_positions()),
       leading_(kTellers.Leading(context, Distances(context))),
       features_(index_.size() * kFeatures),
       frequency_(index_.size()),
@@ -293,7 +294,8 @@ void NextUse::LearnWeights(int position) {
 
 // What this visit's tokens show is learned for the tokens before them.
 void NextUse::LearnTable(int position) {
-  const bool first = position == 0, last = position + 1 == index_.layers();
+  const bool first = position == 0 || position == encoder_positions_;
+  const bool last = position + 1 == index_.layers() || position + 1 == encoder_positions_;
   for (const TokenRouting* token : tokens_) {
     if (token->before.value() < 0) continue;
     const int row = first ? after_token_.FindOrAdd(token->before) : after_token_.Find(token->before);

@@ -28,8 +28,7 @@ class EdgeMoePolicy final : public EvictionPolicy {
       : index_(context.moe_layers, context.experts_per_layer, context.precisions),
         places_(index_.Places()),
         formula_(formula),
-        encoder_(static_cast<int>(
-            std::ranges::count_if(context.moe_layers, [&](LayerId layer) { return layer.value() < context.encoder_layers; }))),
+        encoder_(context.encoder_positions()),
         uses_(index_.size() / index_.precisions()),
         distances_(index_.layers()),
         residents_(index_.size()) {

@@ -33,6 +33,7 @@ class EvictionPolicy {
   virtual ~EvictionPolicy() = default;
   virtual void OnSequenceStart(SequenceId) {}
   virtual void OnSequenceEnd(SequenceId) {}
+  virtual void OnSequencePause(SequenceId) {}  // nothing of it runs until its next token
   virtual void OnToken(SequenceId, TokenId) {}
   // What the router chose in a layer, after its OnAccess calls: first Learn, which the engine's thread calls without the cache's
   // lock and which touches nothing that inserting and evicting need; then OnRouted.

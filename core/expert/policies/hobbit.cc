@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -24,7 +26,7 @@ struct Record {
 };
 
 // Of equal priorities the one unused for longest leaves.
-// The paper has one sequence. Here the terms that are a sequence's (R/T, F/T, H/T) are the mean over those that live.
+// The paper has one sequence. Here the terms that are a sequence's (R/T, F/T, H/T) are the mean over those that run.
 class HobbitPolicy final : public EvictionPolicy {
  public:
   HobbitPolicy(const ExpertModelShape& context, const HobbitTuning& tuning)
@@ -42,23 +44,29 @@ class HobbitPolicy final : public EvictionPolicy {
   }
 
   void OnSequenceStart(SequenceId sequence) override {
-    const bool is_new = sequences_.try_emplace(sequence, Sequence{.records = std::vector<Record>(priority_.size())}).second;
+    auto begun = std::make_unique<Sequence>(Sequence{.records = std::vector<Record>(priority_.size())});
+    const bool is_new = sequences_.try_emplace(sequence, std::move(begun)).second;
     MOED_CHECK(is_new);
-    stale_ = true;
   }
   void OnSequenceEnd(SequenceId sequence) override {
-    const size_t erased = sequences_.erase(sequence);
-    MOED_CHECK(erased == 1);
+    OnSequencePause(sequence);
+    sequences_.erase(sequence);
+  }
+  void OnSequencePause(SequenceId sequence) override {
+    std::erase(running_, &SequenceOf(sequence));
     stale_ = true;
   }
-  void OnToken(SequenceId sequence, TokenId) override {
-    ++SequenceOf(sequence).tokens;
+  void OnToken(SequenceId id, TokenId) override {
+    Sequence& sequence = SequenceOf(id);
+    Run(sequence);
+    ++sequence.tokens;
     stale_ = true;
   }
   void OnAccess(CachedKey key, const AccessContext& context) override {
     const size_t i = index_.Of(key);
     const size_t expert = i / index_.precisions();
     Sequence& sequence = SequenceOf(context.sequence);
+    Run(sequence);
     Record& record = sequence.records[expert];
     record.last_use = sequence.tokens;
     const auto tokens = static_cast<uint32_t>(context.tokens);
@@ -113,18 +121,24 @@ class HobbitPolicy final : public EvictionPolicy {
   Sequence& SequenceOf(SequenceId sequence) {
     const auto found = sequences_.find(sequence);
     MOED_CHECK(found != sequences_.end());
-    return found->second;
+    return *found->second;
+  }
+
+  void Run(const Sequence& sequence) {
+    if (std::ranges::find(running_, &sequence) != running_.end()) return;
+    running_.push_back(&sequence);
+    stale_ = true;
   }
 
   // Without the distance term, which depends on the layer being computed.
   double Priority(size_t expert) const {
     double sum = 0;
-    for (const auto& [id, sequence] : sequences_) {
-      const Record& record = sequence.records[expert];
+    for (const Sequence* sequence : running_) {
+      const Record& record = sequence->records[expert];
       const double terms = weights_.lru * record.last_use + weights_.lfu * record.uses + weights_.lhu * record.high_uses;
-      sum += terms / std::max(sequence.tokens, 1u);
+      sum += terms / std::max(sequence->tokens, 1u);
     }
-    return sequences_.empty() ? 0 : sum / static_cast<double>(sequences_.size());
+    return running_.empty() ? 0 : sum / static_cast<double>(running_.size());
   }
   void Refresh() {
     if (!stale_) return;
@@ -149,9 +163,10 @@ class HobbitPolicy final : public EvictionPolicy {
   const ExpertIndex index_;
   const std::vector<ExpertIndex::Place> places_;
   const HobbitWeights weights_;
-  absl::flat_hash_map<SequenceId, Sequence> sequences_;
-  std::vector<double> priority_;       // by expert, right unless stale_
-  std::vector<double> distance_term_;  // by layer, while a victim is looked for
+  absl::flat_hash_map<SequenceId, std::unique_ptr<Sequence>> sequences_;
+  std::vector<const Sequence*> running_;  // of them, that were told of since they were paused
+  std::vector<double> priority_;          // by expert, right unless stale_
+  std::vector<double> distance_term_;     // by layer, while a victim is looked for
   bool stale_ = false;
   ResidentSet residents_[2];     // by class
   std::vector<uint64_t> bytes_;  // by key, of residents

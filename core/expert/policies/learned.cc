@@ -41,8 +41,7 @@ class LearnedPolicy final : public EvictionPolicy {
         precisions_(static_cast<size_t>(index_.precisions())),
         keys_of_layer_(static_cast<size_t>(index_.experts_per_layer()) * precisions_),
         all_bytes_(AllBytes(context)),
-        first_of_tokens_(static_cast<size_t>(
-            std::ranges::count_if(context.moe_layers, [&](LayerId layer) { return layer.value() < context.encoder_layers; }))),
+        encoder_positions_(static_cast<size_t>(context.encoder_positions())),
         chooses_(!HoldsAll(context.capacity_bytes)),
         next_use_(context),
         values_(index_.size(), kAbsent),
@@ -112,7 +111,7 @@ class LearnedPolicy final : public EvictionPolicy {
     for (size_t position = 0; position < layers_; ++position) lowest = std::min(lowest, LastNeededFrom(here, position).value);
     std::optional<CachedKey> wish;
     float highest = lowest == kAbsent ? 0 : kWorthMore * lowest;
-    for (size_t position = first_of_tokens_; position < layers_; ++position) {
+    for (size_t position = encoder_positions_; position < layers_; ++position) {
       const float later = LaterFrom(here, position);
       for (size_t i = position * keys_of_layer_ + kReferencePrecision; i < (position + 1) * keys_of_layer_; i += precisions_) {
         const float value = next_use_.Value(i / precisions_);
@@ -213,7 +212,7 @@ class LearnedPolicy final : public EvictionPolicy {
   const size_t precisions_;
   const size_t keys_of_layer_;
   const uint64_t all_bytes_;
-  const size_t first_of_tokens_;  // layer that every token passes: none of an encoder
+  const size_t encoder_positions_;
   bool chooses_;
   NextUse next_use_;
   std::vector<float> values_;          // by key; of residents

@@ -18,6 +18,7 @@ SwapMoeExperts::SwapMoeExperts(const ExpertModelShape& model, SwapMoeOptions opt
     : index_(model.moe_layers, model.experts_per_layer, model.precisions),
       places_(index_.Places()),
       experts_(static_cast<size_t>(model.experts_per_layer)),
+      encoder_positions_(model.encoder_positions()),
       precisions_(static_cast<size_t>(model.precisions)),
       slots_(std::move(options.slots)),
       updates_(options.updates),
@@ -44,9 +45,10 @@ void SwapMoeExperts::OnToken(LayerId layer, Phase phase, std::span<const float> 
   absl::MutexLock lock(&mutex_);
   if (routing_ != position) {
     routing_ = position;
-    if (position == 0) BeginStep();
+    if (position <= last_routed_) BeginStep();
+    last_routed_ = position;
   }
-  if (position == 0) {
+  if (position == 0 || position == encoder_positions_) {
     ++window_tokens_;
     ++step_.tokens;
     step_.answers_alone = step_.answers_alone && phase == Phase::kDecode;

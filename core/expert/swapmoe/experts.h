@@ -7,6 +7,7 @@
 // there.
 #pragma once
 
+#include <climits>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -88,6 +89,7 @@ class SwapMoeExperts {
   const ExpertIndex index_;
   const std::vector<ExpertIndex::Place> places_;
   const size_t experts_;
+  const int encoder_positions_;
   const size_t precisions_;
   const std::vector<int> slots_;
   const bool updates_;
@@ -105,7 +107,8 @@ class SwapMoeExperts {
   int layers_to_fill_ ABSL_GUARDED_BY(mutex_);
   std::optional<size_t> leaving_ ABSL_GUARDED_BY(mutex_);  // an expert between Victim and OnEvict, which still looks resident
   int routing_ ABSL_GUARDED_BY(mutex_) = -1;               // layer between the mask's look at it and its pins; -1: none
-  int window_tokens_ ABSL_GUARDED_BY(mutex_) = 0;          // since the last update
+  int last_routed_ ABSL_GUARDED_BY(mutex_) = INT_MAX;      // layer: a step begins with one that is not after it
+  int64_t window_tokens_ ABSL_GUARDED_BY(mutex_) = 0;      // since the last update
   Step step_ ABSL_GUARDED_BY(mutex_);
 };
 

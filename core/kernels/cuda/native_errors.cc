@@ -30,6 +30,8 @@ constexpr ErrorRow kErrors[] = {
     {cudaErrorCallRequiresNewerDriver, kMachine, kDriver},
     {cudaErrorUnsupportedPtxVersion, kMachine, kDriver},
     {cudaErrorCompatNotSupportedOnDevice, kMachine, "take the compatibility package of CUDA out of LD_LIBRARY_PATH"},
+    {cudaErrorOperatingSystem, kMachine,
+     "a call of the driver to the system was refused: does --sandbox off change it, or the container?"},
     {cudaErrorSystemDriverMismatch, kMachine,
      "the driver's library and its kernel module differ: load the module again, or restart"},
     {cudaErrorStubLibrary, kMachine, "libcuda.so.1 is a toolkit's stub: take it out of LD_LIBRARY_PATH"},

@@ -46,6 +46,20 @@ TEST_F(Resize, WhatWasUsedLeastLeavesAndTheRestMoves) {
   EXPECT_THAT(ResidentExperts(*provider_), SizeIs(3));
 }
 
+TEST_F(Resize, NotWhereAStepWasBrokenOff) {
+  Routing routing(kFirst, {0, 1});
+  provider_->Begin(routing.Get());
+  const absl::Status refused = provider_->Resize(3 * record_);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(MessageText(refused), HasSubstr("broken off"));
+  std::optional<ReadyExpert> ready = provider_->Next();
+  while (provider_->Next()) {
+  }
+  EXPECT_FALSE(provider_->Resize(3 * record_).ok()) << "a handle is held";
+  ready.reset();
+  EXPECT_TRUE(provider_->Resize(3 * record_).ok());
+}
+
 TEST_F(Resize, GrowsToWhatWasReserved) {
   ASSERT_TRUE(provider_->Resize(2 * record_).ok());
   RunLayer(*provider_, kFirst, {0, 1, 2, 3, 4, 5, 6, 7});

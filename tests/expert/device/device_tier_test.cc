@@ -260,6 +260,23 @@ TEST(DeviceTier, TellsWhereAllLieOnceTheyDo) {
   EXPECT_THAT(Lookups(*provider), testing::ElementsAre(6 + 24, 0, 0));
 }
 
+TEST(DeviceTier, AStepThatFailedHoldsNothing) {
+  Device device(0);
+  ManualReadBackend reads(1, StoreFile());
+  const auto provider = MakeTiered(reads, device, {24, 32}, FilledWithAll());
+  reads.CompleteAll();
+  bool all = false;
+  for (int step = 0; step < kExperts * 3 && !all; ++step) {
+    device.runtime().Synchronize().IgnoreError();
+    all = !provider->WhereAllLie().empty();
+  }
+  ASSERT_TRUE(all);
+  EXPECT_EQ(provider->Prefetch(std::vector<CachedKey>{{kFirst, 0, 1}}), 1u);
+  EXPECT_FALSE(reads.CompleteNext());
+  ASSERT_TRUE(provider->Lend(0).ok());  // between steps
+  EXPECT_TRUE(reads.CompleteNext());
+}
+
 TEST(DeviceTier, DoesNotTellWhereWhatLiesInTheHostsMemoryIs) {
   Device device(0);
   ManualReadBackend reads(1, StoreFile());

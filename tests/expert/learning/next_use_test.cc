@@ -43,6 +43,25 @@ class NextUseTest : public testing::Test {
   TokenId before_{-1};
 };
 
+// Of tokens that pass the last two layers alone. Expert 1 follows token 1, expert 2 token 2, and either comes at random.
+TEST_F(NextUseTest, LearnsWhatFollowsTheTokensOfAnEncoderDecodersAnswers) {
+  ExpertModelShape shape = StoreContext();
+  shape.encoder_layers = 1;
+  NextUse next_use(shape);
+  std::mt19937 random(3);
+  int before = 1;
+  for (int i = 0; i < 600; ++i) {
+    const int token = 1 + static_cast<int>(random() % 2);
+    const ExpertChoice choice{before, 1.f};
+    TokenRouting routing{kSession, TokenId(token), Phase::kDecode, {&choice, 1}};
+    routing.before = TokenId(before);
+    for (const LayerId layer : {kSecond, kThird}) Learn(next_use, {layer, {&routing, 1}});
+    before = token;
+    if (i < 300) continue;
+    EXPECT_LT(TokensAway(next_use, 2, token), TokensAway(next_use, 2, 3 - token)) << i;
+  }
+}
+
 TEST_F(NextUseTest, BeginsAsRecencyAndFrequency) {
   NextUse next_use(StoreContext());
   for (int i = 0; i < 3; ++i) Step(next_use, {{TokenId(i), {0, 1, 2, 3}}});

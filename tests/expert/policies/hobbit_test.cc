@@ -134,6 +134,10 @@ TEST(HobbitPolicy, RecordsBeginAndEndWithTheirSequence) {
   policy.Tokens(kOther, 2);
   for (int i = 0; i < 2; ++i) policy.Use(High(1, 1), kOther);
   EXPECT_EQ(policy.Order(Demand(High(1, 7)), 1), std::vector{High(1, 0)});
+  policy->OnSequencePause(kOther);  // a conversation that is kept
+  EXPECT_EQ(policy.Order(Demand(High(1, 7)), 1), std::vector{High(1, 1)});
+  policy.Tokens(kOther, 1);  // goes on: (3/4 + 0) / 2 against (1/4 + 2/3) / 2
+  EXPECT_EQ(policy.Order(Demand(High(1, 7)), 1), std::vector{High(1, 0)});
   policy->OnSequenceEnd(kOther);
   EXPECT_EQ(policy.Order(Demand(High(1, 7)), 1), std::vector{High(1, 1)});
   policy->OnSequenceEnd(kUser);

@@ -142,6 +142,10 @@ TEST(LfuPolicy, CountsLiveWithTheirSequence) {
   policy->OnAccess(Key(0, 1), {.sequence = first});
   policy->OnAccess(Key(0, 1), {.sequence = second});
   EXPECT_EQ(VictimOf(*policy), Key(0, 0));  // 3 against 1 + 3
+  policy->OnSequencePause(second);
+  EXPECT_EQ(VictimOf(*policy), Key(0, 1));  // 3 against 1
+  policy->OnAccess(Key(0, 1), {.sequence = second});
+  EXPECT_EQ(VictimOf(*policy), Key(0, 0));  // 3 against 1 + 4
   policy->OnSequenceEnd(second);
   EXPECT_EQ(VictimOf(*policy), Key(0, 1));  // 3 against 1
   policy->OnSequenceEnd(first);

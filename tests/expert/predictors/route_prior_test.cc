@@ -57,6 +57,20 @@ TEST(RoutePrior, EveryoneIsAlikeBeforeAnythingWasSeen) {
   EXPECT_EQ(walk.prior().occurrences(walk.sequence()), 0);
 }
 
+// Which pass the last two of the three layers.
+TEST(RoutePrior, KnowsTheTokensOfAnEncoderDecodersAnswers) {
+  ExpertModelShape shape = Shape();
+  shape.encoder_layers = 1;
+  RoutePrior prior(shape);
+  RoutePrior::Sequence sequence = prior.Start();
+  const ExpertChoice choices[] = {{1, .7f}, {2, .3f}};
+  const TokenRouting routing{.sequence = kSession, .token = TokenId(5), .choices = choices};
+  for (int i = 0; i < 3; ++i) {
+    for (int position = 1; position < 3; ++position) prior.Learn(position, routing, sequence);
+    EXPECT_EQ(prior.occurrences(sequence), i + 1);
+  }
+}
+
 TEST(RoutePrior, ATokenThatComesAgainBringsItsExperts) {
   Walk walk;
   for (int i = 0; i < 60; ++i) walk.Token(i % 2, i % 2 == 0 ? 1 : 5, i % 2 == 0 ? 2 : 6);

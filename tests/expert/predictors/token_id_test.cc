@@ -50,6 +50,23 @@ TEST(TokenId, KnowsEveryLayerAheadFromTheFirstOn) {
   }
 }
 
+// Its tokens pass the encoder, which is the first layer, or the other two.
+TEST(TokenId, KnowsTheTokensOfAnEncoderDecodersAnswers) {
+  ExpertModelShape model = StoreContext();
+  model.encoder_layers = 1;
+  auto predictor = MakePredictor("token-id", {.model = model}).value();
+  predictor->OnSequenceStart(kSession);
+  for (int i = 0; i < kSeen; ++i) {
+    for (const LayerId layer : {kSecond, kThird}) Route(*predictor, layer, TokenId(i % 2), ExpertsOf(i));
+  }
+  for (const int token : {0, 1}) {
+    Route(*predictor, kSecond, TokenId(token), ExpertsOf(token));
+    const std::vector<Guess> guesses = GuessesOf(*predictor, kSecond);
+    ASSERT_EQ(guesses.size(), size_t{kTopK});
+    for (const Guess& guess : guesses) EXPECT_EQ(guess.key.expert / 4, token);
+  }
+}
+
 TEST(TokenId, AnUnknownTokenHasTheFrequency) {
   auto predictor = Make();
   for (int i = 0; i < 400; ++i) {

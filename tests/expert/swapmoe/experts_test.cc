@@ -200,6 +200,22 @@ TEST_F(SwapMoeExpertsTest, AStaticSetStays) {
   }
 }
 
+// Steps of answers begin with the decoder, here the last two layers.
+TEST_F(SwapMoeExpertsTest, AnEncoderDecodersAnswersChangeItsSets) {
+  ExpertModelShape model{kLayers, kExperts, 1, 2};
+  model.encoder_layers = 1;
+  SwapMoeExperts experts(model, Options());
+  std::vector<float> logits(kExperts);
+  logits[5] = 5;
+  for (int token = 0; token < 7; ++token) {
+    for (const LayerId layer : {kLayers[1], kLayers[2]}) {
+      experts.OnToken(layer, Phase::kDecode, hidden_, logits);
+      experts.OnRouted(layer);
+      EXPECT_EQ(experts.InSet({kLayers[1], 5}), token == 6) << token;
+    }
+  }
+}
+
 TEST_F(SwapMoeExpertsTest, AWindowEndsBetweenStepsOnly) {
   Fill();
   for (const LayerId layer : kLayers) {
