@@ -28,6 +28,7 @@ absl::StatusOr<ModelTemplate> ModelTemplate::Parse(std::string_view source, std:
   MOED_ASSIGN_OR_RETURN(Value tokens, ValueFromJson(named_tokens.empty() ? "{}" : named_tokens));
   if (!tokens.is(Kind::kDict)) return InvalidArgument("the names of tokens are ", TypeName(tokens), ", expected a dict");
   ModelTemplate made(std::move(parsed), std::move(tokens));
+  made.knows_developer_ = source.find("developer") != std::string_view::npos;
   constexpr CallForm kForms[] = {{}, {.content_is_none = true}, {.arguments_are_text = true}, {true, true}};
   const auto shown = std::ranges::find_if(kForms, [&](const CallForm& form) { return made.Shows(form); });
   if (shown != std::end(kForms)) made.call_form_ = *shown;

@@ -24,6 +24,7 @@ class ModelTemplate {
   static absl::StatusOr<ModelTemplate> Parse(std::string_view source, std::string_view named_tokens);
 
   const CallForm& call_form() const { return call_form_; }
+  bool knows_developer() const { return knows_developer_; }  // the role
 
   // `conversation`: what the template may name beside the tokens, which it may name anew. Errors as Template::Render.
   absl::StatusOr<MarkedText> Render(const std::vector<Dict::Entry>& conversation, const RenderOptions& options) const;
@@ -37,6 +38,7 @@ class ModelTemplate {
   Template template_;
   Value named_tokens_;  // a dict
   CallForm call_form_;
+  bool knows_developer_ = false;
 };
 
 }  // namespace moed::chat

@@ -24,7 +24,9 @@ using chat::Dict;
 using chat::Kind;
 using chat::Value;
 
-constexpr std::string_view kRoles[] = {"system", "developer", "user", "assistant", "tool"};
+constexpr std::string_view kSystem = "system";
+constexpr std::string_view kDeveloper = "developer";
+constexpr std::string_view kRoles[] = {kSystem, kDeveloper, "user", "assistant", "tool"};
 // What the conversation itself says.
 constexpr std::string_view kReservedVariables[] = {"messages", "tools", "add_generation_prompt"};
 
@@ -103,8 +105,26 @@ class ConversationBuilder {
   Value Messages(google::protobuf::RepeatedPtrField<moe::v1::ChatMessage>& messages) {
     if (messages.empty()) errors_.Add("messages", "empty, at least one is needed");
     std::vector<Value> list;
-    for (int i = 0; i < messages.size() && !full_; ++i) Append(list, Message(StrCat("messages[", i, "]"), messages[i]));
+    const int first = model_.knows_developer() ? 0 : DevelopersAsSystem(messages);
+    for (int i = first; i < messages.size() && !full_; ++i) Append(list, Message(StrCat("messages[", i, "]"), messages[i]));
     return chat::MakeList(std::move(list));
+  }
+
+  // Templates have a place for one message of the system: where developers are among those that lead, all of these become the
+  // last of them, whose index is returned.
+  static int DevelopersAsSystem(google::protobuf::RepeatedPtrField<moe::v1::ChatMessage>& messages) {
+    const auto is_developer = [](const auto& message) { return message.role() == kDeveloper; };
+    const auto rest = std::find_if_not(messages.begin(), messages.end(),
+                                       [&](const auto& message) { return is_developer(message) || message.role() == kSystem; });
+    const int last = std::any_of(messages.begin(), rest, is_developer) ? static_cast<int>(rest - messages.begin()) - 1 : 0;
+    for (moe::v1::ChatMessage& message : messages) {
+      if (is_developer(message)) message.set_role(kSystem.data(), kSystem.size());
+    }
+    for (int i = 0; i < last; ++i) {
+      messages[i].mutable_content()->MergeFrom(messages[i + 1].content());
+      messages[i].mutable_content()->Swap(messages[i + 1].mutable_content());
+    }
+    return last;
   }
 
   Value Message(const std::string& field, moe::v1::ChatMessage& message) {
@@ -128,6 +148,7 @@ class ConversationBuilder {
     return DictOf(std::move(entries));
   }
 
+  // The texts of its parts, a line end between two that are not empty.
   Value Content(const std::string& field, moe::v1::ChatMessage& message) {
     const bool calls_alone = message.content().empty() && !message.tool_calls().empty();
     if (calls_alone && model_.call_form().content_is_none) return Value();
@@ -135,14 +156,17 @@ class ConversationBuilder {
     for (int i = 0; i < message.content_size(); ++i) {
       const moe::v1::ContentPart& part = message.content(i);
       if (part.part_case() == moe::v1::ContentPart::PART_NOT_SET) errors_.Add(StrCat(field, ".content[", i, "]"), "has no text");
-      bytes += part.text().size();
+      bytes += part.text().size() + 1;
     }
     if (message.content_size() == 1) return Text(message.mutable_content(0)->mutable_text());
     full_ |= bytes > room_;
     if (full_) return Value();
     std::string joined;
     joined.reserve(bytes);
-    for (const moe::v1::ContentPart& part : message.content()) joined += part.text();
+    for (const moe::v1::ContentPart& part : message.content()) {
+      if (!joined.empty() && !part.text().empty()) joined += '\n';
+      joined += part.text();
+    }
     return Text(&joined);
   }
 
@@ -203,13 +227,26 @@ class ConversationBuilder {
   FieldErrors& errors_;
 };
 
-// The schema that a tool's arguments follow; null, and an error, where there is none.
+// Whether a schema of arguments says anything of members, be it that there may be any.
+bool SpeaksOfMembers(const grammar::Json& schema) {
+  const auto says = [&](std::string_view keyword) { return schema.contains(keyword); };
+  constexpr std::string_view kKeywords[] = {
+      "additionalProperties", "patternProperties", "propertyNames", "const", "enum", "allOf", "anyOf", "oneOf", "$ref"};
+  constexpr std::string_view kLists[] = {"properties", "required"};
+  return std::ranges::any_of(kKeywords, says) ||
+         std::ranges::any_of(kLists, [&](std::string_view list) { return says(list) && !schema[list].empty(); });
+}
+
+// The schema that a tool's arguments follow; null where there is none, and an error where it has to be one.
 std::shared_ptr<const grammar::Json> SchemaOf(const moe::v1::Tool& tool, const std::string& field, FieldErrors& errors) {
-  constexpr std::string_view kNothing = R"({"properties": {}, "additionalProperties": false})";
-  auto schema = grammar::ReadSchema(tool.parameters().empty() ? kNothing : tool.parameters());
+  auto schema = grammar::ReadSchema(tool.parameters().empty() ? "{}" : tool.parameters());
   if (!schema.ok() || !schema->is_object()) return nullptr;  // ConversationBuilder refuses it
-  if (schema->contains("type") && (*schema)["type"] != "object") errors.Add(field, "at /: 'type' of arguments is \"object\"");
+  if (schema->contains("type") && (*schema)["type"] != "object") {
+    if (tool.strict()) errors.Add(field, "at /: 'type' of arguments is \"object\"");
+    return nullptr;
+  }
   (*schema)["type"] = "object";
+  if (!SpeaksOfMembers(*schema)) (*schema)["additionalProperties"] = false;
   return std::make_shared<const grammar::Json>(*std::move(schema));
 }
 
@@ -236,7 +273,6 @@ class CallRules {
     rules.must_call = choice_.kind() == Choice::REQUIRED || choice_.kind() == Choice::FUNCTION;
     if (choice_.kind() != Choice::FUNCTION && !choice_.name().empty()) errors_.Add("tool_choice.name", "goes with FUNCTION only");
     if (choice_.kind() == Choice::FUNCTION || choice_.at_most_one()) rules.most_calls = 1;
-    if (rules.must_call && request_.has_format()) errors_.Add("format", "does not go with a tool_choice that leaves no text");
     const bool held = rules.must_call || request_.has_format() || (choice_.at_most_one() && !request_.tools().empty()) ||
                       std::ranges::any_of(request_.tools(), [](const auto& tool) { return tool.strict(); });
     if (choice_.kind() != Choice::NONE && held) AddTools(rules);
@@ -252,12 +288,13 @@ class CallRules {
       if (choice_.kind() == moe::v1::ToolChoice::FUNCTION && tool.name() != choice_.name()) continue;
       const std::string field = StrCat("tools[", i, "].parameters");
       CheckCallable(StrCat("tools[", i, "].name"), tool.name(), errors_);
-      const bool held = tool.strict() || rules.must_call;
+      const bool fits = bytes + tool.parameters().size() <= grammar::kMostSourceBytes;
+      const bool held = tool.strict() || (rules.must_call && fits);
       if (held) bytes += tool.parameters().size();
       if (bytes > grammar::kMostSourceBytes) {
         return errors_.Add(field, "schemas that calls are held to take more than ", grammar::kMostSourceBytes, " bytes together");
       }
-      rules.tools.push_back({field, tool.name(), held ? SchemaOf(tool, field, errors_) : nullptr});
+      rules.tools.push_back({field, tool.name(), held ? SchemaOf(tool, field, errors_) : nullptr, tool.strict()});
     }
   }
 
@@ -311,6 +348,7 @@ absl::StatusOr<PendingRequest> TranslateChat(moe::v1::ChatRequest request, const
   moe::v1::Sampling sampling = model.info.sampling_defaults();
   sampling.MergeFrom(request.sampling());
   TranslateAnswer({sampling, request.stopping(), request.response(), request.fidelity(), request.format()}, out, errors);
+  if (out.rules && out.rules->must_call) out.format.reset();  // it is about a text, and there is none
   if (request.response().prompt_logprobs())
     errors.Add("response.prompt_logprobs", "true is for Generate, whose prompt its client knows");
   out.engine.name = std::move(*request.mutable_request_id());

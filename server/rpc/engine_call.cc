@@ -118,20 +118,22 @@ absl::Status EngineCall::TokenizeTarget(PendingRequest& request) {
 }
 
 absl::Status EngineCall::CompileFormat(PendingRequest& request) {
-  if (request.rules) {
-    request.rules->text = std::exchange(request.format, std::nullopt);
-    auto held = model_->answer_format->hold(*request.rules);
-    if (!held.ok()) return NamedFieldError(held.status());
-    request.format = *std::move(held);
-    if (request.format->field.empty()) request.format->field = "tools";
-    request.rules.reset();
-  }
-  if (!request.format) return absl::OkStatus();
   const auto prompt_tokens = static_cast<int>(request.engine.prompt.size());
   const int most_tokens = model_->engine->limits().MostNewTokens(request.engine.stopping.max_new_tokens, prompt_tokens);
-  auto matcher = model_->formats->Make(*request.format, std::max(most_tokens, 1));
-  if (!matcher.ok()) return absl::IsInvalidArgument(matcher.status()) ? NamedFieldError(matcher.status()) : matcher.status();
-  request.engine.format = *std::move(matcher);
+  const auto make = [&]() -> absl::Status {
+    if (request.rules) {
+      MOED_ASSIGN_OR_RETURN(request.format, model_->answer_format->hold(*request.rules));
+      if (request.format->field.empty()) request.format->field = "tools";
+    }
+    if (!request.format) return absl::OkStatus();
+    MOED_ASSIGN_OR_RETURN(request.engine.format, model_->formats->Make(*request.format, std::max(most_tokens, 1)));
+    return absl::OkStatus();
+  };
+  if (request.rules) request.rules->text = std::exchange(request.format, std::nullopt);
+  absl::Status made = make();
+  if (absl::IsInvalidArgument(made) && request.rules && request.rules->Loosen()) made = make();
+  if (!made.ok()) return absl::IsInvalidArgument(made) ? NamedFieldError(made) : made;
+  request.rules.reset();
   request.format.reset();
   return absl::OkStatus();
 }

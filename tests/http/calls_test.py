@@ -114,7 +114,7 @@ class CallsTest(ScriptedDaemonTest):
             body = json.dumps({**REQUEST, "stream": True})
             connection.request("POST", "/v1/chat/completions", body, {"content-type": "application/json"})
             with connection.getresponse() as answer:
-                self.assertEqual(answer.getheader("content-type"), "text/event-stream")
+                self.assertEqual(answer.getheader("content-type"), "text/event-stream; charset=utf-8")
                 events = answer.read().decode().split("\n\n")
         self.assertEqual(events[-2:], ["data: [DONE]", ""])
         choices = [json.loads(event.removeprefix("data: "))["choices"][0] for event in events[:-2]]
@@ -227,8 +227,8 @@ class CallsTest(ScriptedDaemonTest):
         request = self.daemon.request
         roles = [message.role for message in request.messages]
         self.assertEqual(roles, ["system", "user", "assistant", "tool", "tool", "assistant", "assistant"])
-        texts = ["".join(part.text for part in message.content) for message in request.messages]
-        self.assertEqual(texts, ["Be kind.\n\nBe brief.", "Weather?", "So.No.", "Rain", "Sun", "", ""])
+        texts = [[part.text for part in message.content] for message in request.messages]
+        self.assertEqual(texts, [["Be kind.", "Be brief."], ["Weather?"], ["So.", "No."], ["Rain"], ["Sun"], [], []])
         calls = [[each.id for each in message.tool_calls] for message in request.messages]
         self.assertEqual(calls, [[], [], ["c", "d"], [], [], ["e"], []])
         self.assertEqual(request.messages[2].tool_calls[0], pb.ToolCall(id="c", name="weather", arguments=ARGUMENTS))

@@ -114,8 +114,19 @@ class MessagesTest(ConversationTest):
         self.assertNotEqual(self.ask(thinking={"type": "disabled"}).content[0].type, "thinking")
 
     def test_system_and_blocks_reach_the_template(self) -> None:
-        blocks = [{"type": "text", "text": "Tell me of"}, {"type": "text", "text": " a little fox."}]
-        self.assertEqual(self.ask([{"role": "user", "content": blocks}]).content[0].text, self.ask().content[0].text)
+        def answer(content: Any) -> str:
+            call = {"type": "tool_use", "id": "1", "name": "look", "input": {}}
+            turns = [*MESSAGES, {"role": "assistant", "content": [call]}, {"role": "user", "content": content}]
+            text: str = self.ask(turns).content[0].text
+            return text
+
+        def result(content: Any) -> list[Any]:
+            return [{"type": "tool_result", "tool_use_id": "1", "content": content}]
+
+        joined = "Tell me of\na little fox."
+        blocks = [{"type": "text", "text": text} for text in ("Tell me of", "", "a little fox.")]
+        self.assertEqual(answer(blocks), answer(joined))
+        self.assertEqual(answer(result(blocks)), answer(result(joined)))
         plain = self.client.messages.count_tokens(model=MODEL, messages=MESSAGES).input_tokens
         for system in ("Be brief.", [{"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}]):
             counted = self.client.messages.count_tokens(model=MODEL, messages=MESSAGES, system=system).input_tokens

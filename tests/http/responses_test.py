@@ -76,7 +76,7 @@ class ResponsesTest(ConversationTest):
     def events(self, **parameters: Any) -> list[dict[str, Any]]:
         """Of a stream, each under the name that its event has."""
         with self.front.stream("/v1/responses", self.asked(stream=True, **parameters)) as answer:
-            self.assertEqual((answer.status, answer.getheader("content-type")), (200, "text/event-stream"))
+            self.assertEqual((answer.status, answer.getheader("content-type")), (200, "text/event-stream; charset=utf-8"))
             *blocks, end = answer.read().decode().split("\n\n")
         self.assertEqual(end, "")
         lines = [block.split("\n") for block in blocks]
@@ -140,11 +140,11 @@ class ResponsesTest(ConversationTest):
             self.assertEqual(answer[name], value, name)
 
     def test_inputs_of_every_form(self) -> None:
-        text = self.generated(QUESTION)
-        parts = [{"type": "input_text", "text": QUESTION[:9]}, {"type": "input_text", "text": QUESTION[9:]}]
-        for given in ([message(QUESTION)], [{"type": "message", **message(parts)}]):
+        text = self.generated("Tell me of\na fox.")
+        parts = [{"type": "input_text", "text": text} for text in ("Tell me of", "a fox.")]
+        for given in ([message("Tell me of\na fox.")], [{"type": "message", **message(parts)}]):
             self.assertEqual(self.ask(given).output_text, text)
-        told = self.generated("Be brief.\n\nBe kind.", QUESTION)
+        told = self.generated("Be brief.\nBe kind.", QUESTION)
         for instructions, first in (
             ("Be brief.", [message("Be kind.", "developer")]),
             (None, [message("Be brief.", "developer"), message("Be kind.", "system")]),
@@ -218,11 +218,11 @@ class ResponsesTest(ConversationTest):
             arguments = json.loads(call.arguments)
             self.assertEqual((call.name, call.status, sorted(arguments)), ("look", "completed", ["animal", "hops"]))
             self.assertIn(arguments["animal"], ("fox", "cat"))
-        result = {"type": "function_call_output", "call_id": call.call_id, "output": "none"}
+        result = {"type": "function_call_output", "call_id": call.call_id, "output": "none\nat all"}
         prompt = [message(QUESTION), *answer.output, result]
         again = self.ask(prompt, tools=[TOOL], tool_choice="none")
         self.assertEqual([item.type for item in again.output], ["message"])
-        parts = [{"type": "input_text", "text": "no"}, {"type": "input_text", "text": "ne"}]
+        parts = [{"type": "input_text", "text": text} for text in ("none", "", "at all")]
         same = self.ask([*prompt[:-1], {**result, "output": parts}], tools=[TOOL], tool_choice="none")
         self.assertEqual(same.output_text, again.output_text)
 

@@ -39,7 +39,8 @@ TEST(ChatTest, MessagesBecomeThePromptOfTheTemplate) {
   ChatResponse response;
   ASSERT_TRUE(chat.Chat(request, &response).ok());
   const EncodeOptions plain{.add_special_tokens = false};
-  EXPECT_EQ(chat.seen.prompt, *TestTokenizer().Encode("<|user|>Hello<|assistant|>Yes?<|end|><|user|>Hello<|assistant|>", plain));
+  EXPECT_EQ(chat.seen.prompt,
+            *TestTokenizer().Encode("<|user|>Hello<|assistant|>Yes\n?<|end|><|user|>Hello<|assistant|>", plain));
   EXPECT_EQ(response.request_id(), "mine");
   EXPECT_EQ(response.text(), "fine");
   EXPECT_EQ(response.token_ids_size(), 4);
@@ -90,7 +91,7 @@ TEST(ChatTest, TemplatesSeeWhatHuggingFacesExpect) {
   )pb";
   const std::pair<const char*, const char*> kCases[] = {
       {"{{ messages|tojson }}",
-       R"([{"role": "system", "content": "ab"}, {"role": "assistant", "content": "", "reasoning_content": "hm", "reasoning": "hm", "thinking": "hm", "tool_calls": [{"type": "function", "id": "1", "function": {"name": "f", "arguments": {"x": [1, null]}}}, {"type": "function", "function": {"name": "g", "arguments": {}}}]}, {"role": "tool", "content": "r", "tool_call_id": "1", "name": "f"}])"},
+       R"([{"role": "system", "content": "a\nb"}, {"role": "assistant", "content": "", "reasoning_content": "hm", "reasoning": "hm", "thinking": "hm", "tool_calls": [{"type": "function", "id": "1", "function": {"name": "f", "arguments": {"x": [1, null]}}}, {"type": "function", "function": {"name": "g", "arguments": {}}}]}, {"role": "tool", "content": "r", "tool_call_id": "1", "name": "f"}])"},
       {"{{ tools|tojson }}",
        R"([{"type": "function", "function": {"name": "f", "description": "d", "parameters": {"type": "object"}}}])"},
       {"{{ [thinking, n, add_generation_prompt, documents, bos_token]|tojson }}", R"([false, 2, true, null, "<|endoftext|>"])"},
@@ -100,6 +101,25 @@ TEST(ChatTest, TemplatesSeeWhatHuggingFacesExpect) {
   none.mutable_tool_choice()->set_kind(moe::v1::ToolChoice::NONE);
   EXPECT_EQ(ChatServer("{{ tools is none }}").Prompt(none), "True");
   EXPECT_EQ(ChatServer("{{ tools is none }}").Prompt(Said("x")), "True");
+}
+
+TEST(ChatTest, DevelopersAreTheSystemUnlessTheTemplateKnowsThem) {
+  const std::string shown = "{% for m in messages %}[{{ m.role }} {{ m.content }}]{% endfor %}";
+  ChatServer plain(shown), knowing(shown + "{# developer #}");
+  const auto conversation = [](std::initializer_list<const char*> roles) {
+    ChatRequest request;
+    for (const char* role : roles) {
+      auto& message = *request.add_messages();
+      message.set_role(role);
+      message.add_content()->set_text(std::to_string(request.messages_size()));
+    }
+    return request;
+  };
+  const ChatRequest one = conversation({"developer", "user", "developer"});
+  EXPECT_EQ(plain.Prompt(one), "[system 1][user 2][system 3]");
+  EXPECT_EQ(knowing.Prompt(one), "[developer 1][user 2][developer 3]");
+  EXPECT_EQ(plain.Prompt(conversation({"system", "developer", "developer", "user"})), "[system 1\n2\n3][user 4]");
+  EXPECT_EQ(plain.Prompt(conversation({"system", "system", "user"})), "[system 1][system 2][user 3]");
 }
 
 // Whatever a user writes, only the template makes special tokens.
@@ -177,8 +197,6 @@ TEST(ChatTest, RefusalsNameTheFieldAndTheReason) {
       {R"(messages {role: "user"} tools {name: "f g" strict: true})", "tools[0].name", "letters"},
       {R"(messages {role: "user"} tools {name: "f" strict: true parameters: "{\"type\": \"array\"}"})", "tools[0].parameters",
        "'type'"},
-      {R"(messages {role: "user"} tools {name: "f"} tool_choice {kind: REQUIRED} format {json_object: true})", "format",
-       "no text"},
       {R"(messages {role: "user"} template_variables: "3")", "template_variables", "no object"},
       {R"(messages {role: "user"} template_variables: "{\"messages\": 1}")", "template_variables", "'messages'"},
       {R"(messages {role: "user"} template_variables: "{\"x\": secret}")", "template_variables", "no JSON at byte"},
@@ -318,7 +336,7 @@ TEST(ChatTest, PartsAreJoinedWhereThereIsRoom) {
     HarnessOptions options;
     options.calls.request.conversation_bytes = room;
     ChatServer chat("{{ messages[0].content | length }}", options);
-    EXPECT_THAT(chat.Prompt(parts), HasSubstr(room < parts.ByteSizeLong() ? "more than the 100000 bytes" : "1052671"));
+    EXPECT_THAT(chat.Prompt(parts), HasSubstr(room < parts.ByteSizeLong() ? "more than the 100000 bytes" : "1056766"));
   }
 }
 

@@ -76,6 +76,53 @@ TEST(ChatTest, AnAnswerCanBeHeldToCalls) {
   EXPECT_FALSE(MayBe(chat.seen, call("f", R"({"n":2})") + call("g", "{}")));
 }
 
+TEST(ChatTest, AnAnswerThatMustCallHasNoFormat) {
+  ChatServer chat("{{ messages[0].content }}<tool_call></tool_call>");
+  ChatRequest request = Said("Hello");
+  request.add_tools()->set_name("f");
+  request.mutable_tool_choice()->set_kind(moe::v1::ToolChoice::REQUIRED);
+  request.mutable_format()->set_json_schema(R"({"not": {}})");
+  const grpc::Status status = chat.Chat(request);
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  EXPECT_TRUE(MayBe(chat.seen, R"(<tool_call>{"name": "f", "arguments": {}}</tool_call>)"));
+}
+
+TEST(ChatTest, AToolWithoutParametersIsCalledWithoutArguments) {
+  ChatServer chat("{{ messages[0].content }}<tool_call></tool_call>");
+  const std::pair<const char*, bool> kSchemas[] = {
+      {"", false},
+      {"{}", false},
+      {R"({"type": "object", "properties": {}, "required": []})", false},
+      {R"({"type": "object", "properties": {}, "additionalProperties": true})", true},
+      {R"({"type": "object", "patternProperties": {"^x$": {}}})", true},
+      {R"({"anyOf": [{"type": "object"}]})", true}};
+  for (const auto& [schema, any] : kSchemas) {
+    ChatRequest request = Said("Hello");
+    request.add_tools()->set_name("f");
+    request.mutable_tools(0)->set_parameters(schema);
+    request.mutable_tool_choice()->set_kind(moe::v1::ToolChoice::REQUIRED);
+    const grpc::Status status = chat.Chat(request);
+    ASSERT_TRUE(status.ok()) << status.error_message();
+    EXPECT_TRUE(MayBe(chat.seen, R"(<tool_call>{"name": "f", "arguments": {}}</tool_call>)")) << schema;
+    EXPECT_EQ(MayBe(chat.seen, R"(<tool_call>{"name": "f", "arguments": {"x":1}}</tool_call>)"), any) << schema;
+  }
+}
+
+TEST(ChatTest, ASchemaThatCannotBeHeldIsAnErrorOfStrictToolsAlone) {
+  ChatServer chat("{{ messages[0].content }}<tool_call></tool_call>");
+  for (const char* schema : {R"({"properties": {"x": {"not": {}}}})", R"({"type": "array"})"}) {
+    ChatRequest request = Said("Hello");
+    request.add_tools()->set_name("f");
+    request.mutable_tools(0)->set_parameters(schema);
+    request.mutable_tool_choice()->set_kind(moe::v1::ToolChoice::REQUIRED);
+    const grpc::Status status = chat.Chat(request);
+    ASSERT_TRUE(status.ok()) << status.error_message();
+    EXPECT_TRUE(MayBe(chat.seen, R"(<tool_call>{"name": "f", "arguments": {"x":1}}</tool_call>)")) << schema;
+    request.mutable_tools(0)->set_strict(true);
+    EXPECT_THAT(ViolatedFields(chat.Chat(request)), ElementsAre("tools[0].parameters")) << schema;
+  }
+}
+
 const char* const kHermes = "{{ messages[-1].content }}<tool_call></tool_call><think></think>{{ add }}";
 
 struct Heard {

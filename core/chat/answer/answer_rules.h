@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/grammar/syntax.h"
@@ -14,6 +15,7 @@ struct CallableTool {
   std::string field;  // of the request, for errors
   std::string name;
   std::shared_ptr<const grammar::Json> schema;  // that its arguments follow; null: any object
+  bool strict = false;                          // they have to: a schema that cannot be held is an error
 };
 
 struct AnswerRules {
@@ -25,6 +27,15 @@ struct AnswerRules {
   bool must_call = false;  // there is no text, and one call at least
   int most_calls = kNoMost;
   std::optional<grammar::Syntax> text;  // of an answer without calls; absent: any, which calls may follow
+
+  // Any arguments to tools that are not strict. Whether that changes anything.
+  bool Loosen() {
+    bool changed = false;
+    for (CallableTool& tool : tools) {
+      if (!tool.strict) changed |= std::exchange(tool.schema, nullptr) != nullptr;
+    }
+    return changed;
+  }
 };
 
 }  // namespace moed::chat

@@ -201,6 +201,7 @@ absl::Status ReadTextOrBlocks(const Json& value, std::string& text) {
     }
     Block block;
     MOED_RETURN_IF_ERROR(ReadMembers(element, kText, block));
+    if (!text.empty() && !block.text.empty()) text += '\n';
     text += block.text;
     return absl::OkStatus();
   });

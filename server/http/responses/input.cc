@@ -18,7 +18,6 @@ using moe::v1::ChatMessage;
 constexpr std::string_view kSystem = "system";
 constexpr std::string_view kAssistant = "assistant";
 constexpr std::string_view kTool = "tool";
-constexpr std::string_view kBetweenInstructions = "\n\n";
 
 // The members that items of any type have. Which of them belong to which type is looked at when the type is known.
 struct Item {
@@ -207,9 +206,7 @@ class Input::Reader {
   // Templates have a place for one system message, which is the first of all.
   ChatMessage& SystemMessage() {
     ChatMessage* last = input_.messages_.size() == 1 ? Last(kSystem) : nullptr;
-    if (last == nullptr) return Begin(kSystem);
-    last->add_content()->set_text(kBetweenInstructions.data(), kBetweenInstructions.size());
-    return *last;
+    return last == nullptr ? Begin(kSystem) : *last;
   }
 
   void AddMessage(Item item) {
@@ -267,7 +264,6 @@ void Input::Instruct(std::string instructions) {
   system.set_role(kSystem.data(), kSystem.size());
   system.add_content()->set_text(std::move(instructions));
   if (!messages_.empty() && messages_.begin()->role() == kSystem) {
-    system.add_content()->set_text(kBetweenInstructions.data(), kBetweenInstructions.size());
     for (auto& part : *messages_.begin()->mutable_content()) *system.add_content() = std::move(part);
     *messages_.begin() = std::move(system);
     return;
