@@ -46,8 +46,8 @@ struct SamplingRule {
 };
 constexpr SamplingRule kSamplingRules[] = {
     {"sampling.temperature", &SamplingParams::temperature, {0, kInfinity, false, true}},
-    {"sampling.top_p", &SamplingParams::top_p, {0, 1, true, false}},
-    {"sampling.min_p", &SamplingParams::min_p, {0, 1, false, true}},
+    {"sampling.top_p", &SamplingParams::top_p, {0, 1}},
+    {"sampling.min_p", &SamplingParams::min_p, {0, 1}},
     {"sampling.repetition_penalty", &SamplingParams::repetition_penalty, {0, kInfinity, true, true}},
     {"sampling.frequency_penalty", &SamplingParams::frequency_penalty, {-2, 2}},
     {"sampling.presence_penalty", &SamplingParams::presence_penalty, {-2, 2}},

@@ -1,4 +1,4 @@
-// What a request may ask for. Messages begin with the field as the client knows it: "sampling.top_p: 1.5 is not in (0, 1]".
+// What a request may ask for. Messages begin with the field as the client knows it: "sampling.top_p: 1.5 is not in [0, 1]".
 #pragma once
 
 #include <optional>

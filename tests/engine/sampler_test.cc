@@ -226,6 +226,14 @@ TEST(SamplerTest, EqualLogitsRankById) {
   EXPECT_THAT(Support({0, 0, 0, 0}, params), UnorderedElementsAre(0, 1));
 }
 
+TEST(SamplerTest, TheLeastOfTopPAndTheMostOfMinPKeepTheLikeliest) {
+  const std::vector<float> logits = {1, 3, 2.75f, -1};
+  SamplingParams of_top_p, of_min_p;
+  of_top_p.top_p = 0;
+  of_min_p.min_p = 1;
+  for (const SamplingParams& params : {of_top_p, of_min_p}) EXPECT_THAT(Support(logits, params), UnorderedElementsAre(1));
+}
+
 TEST(SamplerTest, TheRandomNumberDependsOnSeedAndLengthAlone) {
   EXPECT_EQ(UniformAt(1, 2), UniformAt(1, 2));
   std::set<double> distinct;
