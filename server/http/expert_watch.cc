@@ -110,7 +110,7 @@ class Watch final : public std::enable_shared_from_this<Watch> {
 
   void Tell(const moe::v1::Stats& stats) {
     if (gone_) return;
-    if (!begun_) exchange_->StartStream("text/event-stream");
+    if (!begun_) exchange_->StartStream(kEventStream);
     std::string event = EventText(map_, !std::exchange(begun_, true), stats);
     map_.clear_layers();
     exchange_->Write(std::move(event), [self = shared_from_this()] { self->Pause(); });

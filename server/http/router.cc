@@ -29,6 +29,13 @@ bool MayBeTensors(const HttpRequest& head) {
   return type == "application/octet-stream" || (type.empty() && head.Value("origin").empty());
 }
 
+// Clients put their paths behind a base URL that may end with a slash, or end paths so.
+std::string WithoutEmptyEnds(std::string_view path) {
+  while (path.starts_with("//")) path.remove_prefix(1);
+  if (path.size() > 1 && path.ends_with('/')) path.remove_suffix(1);
+  return std::string(path);
+}
+
 // HEAD is answered as GET is, the body aside.
 std::string_view RoutedMethod(std::string_view method) { return method == "HEAD" ? "GET" : method; }
 
@@ -55,6 +62,7 @@ std::string Router::Methods(std::string_view path) const {
 }
 
 std::optional<HttpReply> Router::Admit(HttpRequest& head) {
+  head.path = WithoutEmptyEnds(head.path);
   const Route* any = Find("", head.path);
   if (any == nullptr)
     return Unknown(head.path, {.status = 404, .message = StrCat("there is no ", head.path.substr(0, 128)), .code = "not_found"});

@@ -46,10 +46,41 @@ class ChatTest(OpenAiTestCase):
         self.assertEqual((answer.usage.completion_tokens, answer.usage.total_tokens), (24, answer.usage.prompt_tokens + 24))
 
     def test_contents_of_both_kinds(self) -> None:
-        parts = [{"type": "text", "text": QUESTION[:9]}, {"type": "text", "text": QUESTION[9:]}]
-        self.assertEqual(
-            self.ask([{"role": "user", "content": parts}]).choices[0].message.content, self.ask().choices[0].message.content
-        )
+        parts = [{"type": "text", "text": text} for text in ("Tell me", "", "of a fox.")]
+        texts = [
+            self.ask([{"role": "user", "content": content}]).choices[0].message.content
+            for content in (parts, "Tell me\nof a fox.")
+        ]
+        self.assertEqual(texts[0], texts[1])
+
+    def test_what_clients_add_to_messages_changes_nothing(self) -> None:
+        def answer(content: Any, **further: Any) -> Any:
+            turns = [*MESSAGES, {"role": "assistant", "content": content, **further}, {"role": "user", "content": "And then?"}]
+            return self.ask(turns).choices[0].message.content
+
+        plain = answer("A fox.")
+        nothing = ("parsed", "id", "cache_control", "provider_specific_fields", "thinking_blocks", "reasoning_details")
+        self.assertEqual(answer("A fox.", **{name: {"a": [1]} for name in nothing}), plain)
+        text = {"type": "text", "text": "A fox.", "cache_control": {"type": "ephemeral"}, "annotations": []}
+        thought: dict[str, Any] = {"type": "thinking", "thinking": "Hm.", "signature": "x"}
+        thoughts = {"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}], "closed": True}
+        for part in (text, {"type": "refusal", "refusal": "A fox."}):
+            self.assertEqual(answer([part]), plain)
+            self.assertEqual(answer([thought, part]), plain)
+            self.assertEqual(answer([thoughts, part]), plain)
+        function = {"name": "f", "arguments": "{}"}
+        call = {"id": "1", "type": "function", "function": function}
+        further = {**call, "provider_specific_fields": {}, "function": {**function, "parsed_arguments": {}}}
+        self.assertEqual(answer("A fox.", tool_calls=[further]), answer("A fox.", tool_calls=[call]))
+        with self.assertRaises(openai.BadRequestError) as caught:
+            answer([{"type": "thinking", "thinking": [{"type": "image"}]}])
+        self.assertEqual(caught.exception.param, "messages[1].content[0].thinking[0].type")
+
+    def test_paths_with_a_slash_too_many(self) -> None:
+        for path in ("/v1/models/", "//v1/models", f"//v1/models/{MODEL}/"):
+            self.assertEqual(self.front.get(path)[0], 200, path)
+        asked = {"model": MODEL, "messages": MESSAGES, "max_tokens": 1}
+        self.assertEqual(self.front.post("//v1/chat/completions", asked)[0], 200)
 
     def test_an_answer_can_be_sent_back(self) -> None:
         message = self.ask().choices[0].message
@@ -213,6 +244,12 @@ class ChatTest(OpenAiTestCase):
             ({"modalities": ["audio"]}, "modalities"),
             ({"functions": [{"name": "look"}]}, "functions"),
             ({"verbosity": "low"}, "verbosity"),
+            ({"extra_body": {"best_of": 2}}, "best_of"),
+            ({"extra_body": {"add_generation_prompt": False}}, "add_generation_prompt"),
+            ({"extra_body": {"continue_final_message": True}}, "continue_final_message"),
+            ({"tools": [TOOL, {"type": "function", "function": {"name": ""}}]}, "tools[1].function.name"),
+            ({"messages": [{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "{]"}}]}]},
+             "messages[0].tool_calls[0].function.arguments"),
             ({"extra_body": {"what": 1}}, "what"),
             ({"extra_body": {"chat_template_kwargs": 5}}, "chat_template_kwargs"),
             ({"tools": [{"type": "custom", "custom": {}}]}, "tools[0].type"),
@@ -267,9 +304,14 @@ class ChatTest(OpenAiTestCase):
         same = self.ask(
             n=1, user="me", store=False, service_tier="auto", metadata={"a": "b"}, response_format={"type": "text"},
             parallel_tool_calls=False, modalities=["text"], tool_choice="none", prompt_cache_key="k",
-            extra_body={"chat_template_kwargs": {"enable_thinking": False}, "fidelity": "exact"},
+            verbosity="medium", functions=[],
+            extra_body={"chat_template_kwargs": {"enable_thinking": False}, "fidelity": "exact", "best_of": 1,
+                        "length_penalty": 1.0, "use_beam_search": False, "bad_words": [], "add_generation_prompt": True,
+                        "continue_final_message": False, "spaces_between_special_tokens": True},
         )  # fmt: skip
         self.assertEqual(same.choices[0].message.content, text)
+        for greedy in ({"top_p": 0}, {"extra_body": {"min_p": 1}}):
+            self.assertEqual(self.ask(temperature=1, **greedy).choices[0].message.content, text)
 
     def test_null_is_as_if_it_were_absent(self) -> None:
         text = self.ask().choices[0].message.content

@@ -150,7 +150,10 @@ class CompletionsTest(OpenAiTestCase):
             ({"suffix": "end"}, "suffix"),
             ({"temperature": -1}, "temperature"),
             ({"temperature": "hot"}, "temperature"),
-            ({"top_p": 0}, "top_p"),
+            ({"top_p": -1}, "top_p"),
+            ({"extra_body": {"use_beam_search": True}}, "use_beam_search"),
+            ({"extra_body": {"length_penalty": 2}}, "length_penalty"),
+            ({"extra_body": {"bad_words": ["fox"]}}, "bad_words"),
             ({"frequency_penalty": 3}, "frequency_penalty"),
             ({"presence_penalty": -2.5}, "presence_penalty"),
             ({"max_tokens": 0}, "max_tokens"),
@@ -206,7 +209,7 @@ class CompletionsTest(OpenAiTestCase):
 
     def test_errors_before_a_stream_begins_have_a_status(self) -> None:
         with self.assertRaises(openai.BadRequestError):
-            self.complete(top_p=0, stream=True)
+            self.complete(top_p=2, stream=True)
 
     def test_bodies_beyond_the_limit_are_refused(self) -> None:
         with self.assertRaises(openai.APIStatusError) as caught:
@@ -273,7 +276,7 @@ class CompletionsTest(OpenAiTestCase):
     def test_nothing_of_a_prompt_is_logged(self) -> None:
         self.complete("a secret of the kingdom", stop="never")
         with contextlib.suppress(openai.BadRequestError):
-            self.complete("another secret", top_p=0)
+            self.complete("another secret", top_p=2)
         self.assertNotIn("secret", self.front.log())
 
 

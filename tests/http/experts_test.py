@@ -29,7 +29,7 @@ def events_of(front: Front, headers: dict[str, str] | None = None) -> Iterator[I
         connection.request("GET", PATH, headers=headers or {})
         with connection.getresponse() as answer:
             assert answer.status == 200, answer.read()
-            assert answer.getheader("content-type") == "text/event-stream"
+            assert answer.getheader("content-type") == "text/event-stream; charset=utf-8"
             yield (json.loads(line[len(b"data: ") :]) for line in answer if line.startswith(b"data: "))
 
 

@@ -141,7 +141,7 @@ class StreamRelay final : public std::enable_shared_from_this<StreamRelay<Respon
       if (ends && !error) part += last_->status.ok() ? writer_->LastEvents() : writer_->ErrorEvent(last_->status);
     }
     if (error) return exchange_->Reply(*std::move(error));
-    if (begins) exchange_->StartStream("text/event-stream", std::move(headers_));
+    if (begins) exchange_->StartStream(kEventStream, std::move(headers_));
     if (ends) return exchange_->EndStream(std::move(part));
     exchange_->Write(std::move(part), [self = this->shared_from_this(), calls = std::move(calls)] { self->Written(calls); });
   }

@@ -83,7 +83,9 @@ class ChatWriter final : public AnswerWriter<ChatResponse> {
     return StrCat(Event(chunk), kLastEvent);
   }
 
-  std::string ErrorEvent(const grpc::Status& status) override { return Event(OpenAiErrorJson(ErrorOf(status, field_names_))); }
+  std::string ErrorEvent(const grpc::Status& status) override {
+    return Event(OpenAiErrorJson(ErrorOf(status, field_names_, ChatFieldPlace)));
+  }
 
   grpc::Status Keep(const ChatResponse& answer) override { return choices_.Keep(Choice(answer)); }
 
@@ -95,7 +97,7 @@ class ChatWriter final : public AnswerWriter<ChatResponse> {
     return {.body = choices_.Whole(json, last)};
   }
 
-  HttpReply Error(const grpc::Status& status) override { return OpenAiError(ErrorOf(status, field_names_)); }
+  HttpReply Error(const grpc::Status& status) override { return OpenAiError(ErrorOf(status, field_names_, ChatFieldPlace)); }
 
  private:
   Json Choice(const ChatResponse& answer) {

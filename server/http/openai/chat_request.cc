@@ -40,6 +40,19 @@ absl::Status ApplyModalities(const Json& value, ChatDraft&) {
 }
 absl::Status NotOffered(const Json& value, ChatDraft&) { return OnlyValue(value, nullptr, "not offered"); }
 absl::Status UseTools(const Json& value, ChatDraft&) { return OnlyValue(value, nullptr, "use tools and tool_choice"); }
+absl::Status ApplyFunctions(const Json& value, ChatDraft& draft) {
+  return value == Json::array() ? absl::OkStatus() : UseTools(value, draft);
+}
+absl::Status ApplyVerbosity(const Json& value, ChatDraft&) {
+  return OnlyValue(value, "medium", "how long answers are is the model's matter");
+}
+absl::Status ApplyBestOf(const Json& value, ChatDraft&) { return OnlyValue(value, 1, "all answers that are computed are given"); }
+absl::Status ApplyAddGenerationPrompt(const Json& value, ChatDraft&) {
+  return OnlyValue(value, true, "an answer is a message of its own");
+}
+absl::Status ApplyContinueFinalMessage(const Json& value, ChatDraft&) {
+  return OnlyValue(value, false, "an answer is a message of its own");
+}
 
 constexpr Parameter<ChatDraft> kParameters[] = {
     {"messages", ApplyMessages},
@@ -53,9 +66,12 @@ constexpr Parameter<ChatDraft> kParameters[] = {
     {"audio", NotOffered},
     {"prediction", NotOffered},
     {"web_search_options", NotOffered},
-    {"verbosity", NotOffered},
-    {"functions", UseTools},
+    {"verbosity", ApplyVerbosity},
+    {"functions", ApplyFunctions},
     {"function_call", UseTools},
+    {"best_of", ApplyBestOf},  // these three are vLLM's
+    {"add_generation_prompt", ApplyAddGenerationPrompt},
+    {"continue_final_message", ApplyContinueFinalMessage},
     {"metadata", nullptr},
     {"safety_identifier", nullptr},
     {"prompt_cache_key", nullptr},
@@ -80,6 +96,15 @@ std::vector<FieldName> ChatFieldNames(const ChatDraft& draft) {
   names.insert(names.end(), std::begin(kFieldNames), std::end(kFieldNames));
   names.push_back({"max_new_tokens", draft.max_tokens_name});
   return names;
+}
+
+std::string ChatFieldPlace(std::string_view path) {
+  constexpr std::string_view kEndOfIndex = "].";
+  const size_t end = path.rfind(kEndOfIndex);
+  const bool of_function = path.starts_with("tools[") || path.find(".tool_calls[") != std::string_view::npos;
+  if (!of_function || end == std::string_view::npos) return "";
+  const std::string_view member = path.substr(end + kEndOfIndex.size());
+  return member == "id" ? "" : StrCat(path.substr(0, end), kEndOfIndex, "function.", member);
 }
 
 absl::StatusOr<ChatDraft> ReadChat(const std::string& body) {

@@ -22,6 +22,9 @@ std::span<const Parameter<ChatDraft>> ChatParameters();
 // The daemon's fields that have another name in this request.
 std::vector<FieldName> ChatFieldNames(const ChatDraft& draft);
 
+// Where a field of the daemon stands in this request, where that is in the object "function" of a tool or a call; "" elsewhere.
+std::string ChatFieldPlace(std::string_view path);
+
 // Of the body's text. INVALID_ARGUMENT about a parameter begins with it.
 absl::StatusOr<ChatDraft> ReadChat(const std::string& body);
 

@@ -33,8 +33,25 @@ absl::Status ApplyN(const Json& value, AnswerOptions& options) {
   return InvalidArgument(options.choices, " is not in [1, ", kMostChoices, "]");
 }
 
+// Of beams, which are not offered.
+absl::Status ApplyUseBeamSearch(const Json& value, AnswerOptions&) { return OnlyValue(value, false, "no beams are searched"); }
+absl::Status ApplyLengthPenalty(const Json& value, AnswerOptions&) { return OnlyValue(value, 1, "no beams are searched"); }
+absl::Status ApplyBadWords(const Json& value, AnswerOptions&) {
+  return OnlyValue(value, Json::array(), "logit_bias forbids tokens");
+}
+absl::Status ApplySpaces(const Json& value, AnswerOptions&) { return OnlyValue(value, true, "tokens are decoded as they are"); }
+
 constexpr Parameter<AnswerOptions> kParameters[] = {
-    {"model", ApplyModel}, {"stream", ApplyStream}, {"stream_options", ApplyStreamOptions}, {"n", ApplyN}, {"user", nullptr},
+    {"model", ApplyModel},
+    {"stream", ApplyStream},
+    {"stream_options", ApplyStreamOptions},
+    {"n", ApplyN},
+    {"user", nullptr},
+    // vLLM's, whose clients send what they are anyway.
+    {"use_beam_search", ApplyUseBeamSearch},
+    {"length_penalty", ApplyLengthPenalty},
+    {"bad_words", ApplyBadWords},
+    {"spaces_between_special_tokens", ApplySpaces},
 };
 
 }  // namespace

@@ -138,7 +138,7 @@ class CompletionWriter final : public AnswerWriter<GenerateResponse> {
   // All choices in one event.
   HttpReply WholeAsEvents(Json chunk, const Json& last) {
     if (include_usage_) chunk["usage"] = nullptr;
-    return {.content_type = "text/event-stream",
+    return {.content_type = kEventStream,
             .body = StrCat("data: ", choices_.Whole(chunk, last), "\n\n", LastEvents()),
             .headers = {{"cache-control", "no-store"}}};
   }

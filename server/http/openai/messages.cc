@@ -1,5 +1,6 @@
 #include "server/http/openai/messages.h"
 
+#include <span>
 #include <utility>
 
 #include "core/base/status.h"
@@ -13,39 +14,59 @@ using moe::v1::ChatMessage;
 using moe::v1::ChatRequest;
 using moe::v1::ToolCall;
 
-// One part of a content: {"type": "text", "text": "..."}.
-struct Part {
-  std::string text;
-  std::string* mutable_text() { return &text; }
+absl::Status ApplyText(const Json& value, ChatMessage& message) {
+  MOED_ASSIGN_OR_RETURN(const std::string text, StringOf(value));
+  message.add_content()->set_text(text);
+  return absl::OkStatus();
+}
+absl::Status ApplyThinking(const Json& value, ChatMessage& message);
+
+// The parts of a content: {"type": "text", "text": "..."}. What clients put beside the text says nothing of it.
+constexpr Parameter<ChatMessage> kText[] = {
+    {"type", nullptr}, {"text", ApplyText}, {"cache_control", nullptr}, {"annotations", nullptr}};
+constexpr Parameter<ChatMessage> kRefusal[] = {{"type", nullptr}, {"refusal", ApplyText}};
+constexpr Parameter<ChatMessage> kThinking[] = {
+    {"type", nullptr}, {"thinking", ApplyThinking}, {"signature", nullptr}, {"closed", nullptr}, {"cache_control", nullptr}};
+
+// Of a type; the member of its name has to be given.
+struct PartRow {
+  std::string_view type;
+  std::span<const Parameter<ChatMessage>> members;
 };
-constexpr Parameter<Part> kPart[] = {{"type", nullptr}, {"text", ApplyString<Part, &Part::mutable_text>}};
+constexpr PartRow kParts[] = {{"text", kText}, {"refusal", kRefusal}, {"thinking", kThinking}};
 
 // The type first: members of parts that are not understood say nothing.
-absl::Status ReadPart(const Json& element, Part& part) {
+absl::Status ReadPart(const Json& element, std::span<const PartRow> rows, ChatMessage& message) {
   if (!element.is_object()) return InvalidArgument(ShownJson(element), " is no object");
   const Json type = element.value("type", Json());
-  if (type.is_null()) return InvalidArgument(".type: missing; the only one that is understood is \"text\"");
-  if (type != "text") return InvalidArgument(".type: ", ShownJson(type), " is not understood; the only one that is is \"text\"");
-  if (!HasMember(element, "text")) return InvalidArgument(".text: missing");
-  return ReadMembers(element, kPart, part);
+  for (const PartRow& row : rows) {
+    if (type != row.type) continue;
+    if (!HasMember(element, row.type)) return InvalidArgument(".", row.type, ": missing");
+    return ReadMembers(element, row.members, message);
+  }
+  const std::string understood = JoinNames(rows, [](const PartRow& row) { return row.type; });
+  if (type.is_null()) return InvalidArgument(".type: missing; understood are: ", understood);
+  return InvalidArgument(".type: ", ShownJson(type), " is not understood; understood are: ", understood);
 }
 
-absl::Status ApplyContent(const Json& value, ChatMessage& message) {
-  if (value.is_string()) {
-    message.add_content()->set_text(value.get_ref<const std::string&>());
-    return absl::OkStatus();
-  }
-  return ReadElements(value, [&](const Json& element) -> absl::Status {
-    Part part;
-    MOED_RETURN_IF_ERROR(ReadPart(element, part));
-    message.add_content()->set_text(std::move(part.text));
-    return absl::OkStatus();
-  });
+absl::Status ReadStringOrParts(const Json& value, std::span<const PartRow> rows, ChatMessage& message) {
+  if (value.is_string()) return ApplyText(value, message);
+  return ReadElements(value, [&](const Json& element) { return ReadPart(element, rows, message); });
+}
+absl::Status ApplyContent(const Json& value, ChatMessage& message) { return ReadStringOrParts(value, kParts, message); }
+
+// A text, or parts of text as Mistral's answers have them.
+absl::Status ApplyThinking(const Json& value, ChatMessage& message) {
+  ChatMessage thinking;
+  MOED_RETURN_IF_ERROR(ReadStringOrParts(value, std::span(kParts).first(1), thinking));
+  for (const auto& part : thinking.content()) message.mutable_reasoning()->append(part.text());
+  return absl::OkStatus();
 }
 
 constexpr Parameter<ToolCall> kCalledFunction[] = {
     {"name", ApplyString<ToolCall, &ToolCall::mutable_name>},
     {"arguments", ApplyString<ToolCall, &ToolCall::mutable_arguments>},
+    {"parsed_arguments", nullptr},  // of openai-python: the same again
 };
 absl::Status ApplyCalledFunction(const Json& value, ToolCall& call) { return ReadMembers(value, kCalledFunction, call); }
 constexpr Parameter<ToolCall> kToolCall[] = {
@@ -53,6 +74,7 @@ constexpr Parameter<ToolCall> kToolCall[] = {
     {"type", OnlyFunction<ToolCall>},
     {"function", ApplyCalledFunction},
     {"index", nullptr},  // deltas of a stream that were put together have it
+    {"provider_specific_fields", nullptr},
 };
 absl::Status ApplyToolCalls(const Json& value, ChatMessage& message) {
   return ReadElements(value, [&](const Json& element) { return ReadMembers(element, kToolCall, *message.add_tool_calls()); });
@@ -74,6 +96,12 @@ constexpr Parameter<ChatMessage> kMessage[] = {
     // What answers carry and clients send back.
     {"refusal", nullptr},
     {"annotations", nullptr},
+    {"id", nullptr},
+    {"parsed", nullptr},  // of openai-python: the content again
+    {"cache_control", nullptr},
+    {"provider_specific_fields", nullptr},
+    {"thinking_blocks", nullptr},  // these two: the reasoning again
+    {"reasoning_details", nullptr},
 };
 
 }  // namespace

@@ -181,7 +181,9 @@ std::optional<HttpReply> Connection::HeadRefusal() {
   if (head.count("Transfer-Encoding") > 0 && !parser_->chunked()) {
     return refusal(501, "the only transfer encoding that is read is chunked");
   }
-  if (head.count("Content-Encoding") > 0) return refusal(415, "bodies must not be compressed");
+  const size_t encodings = head.count("Content-Encoding");
+  if (encodings > 1 || (encodings == 1 && !boost::beast::iequals(head["Content-Encoding"], "identity")))
+    return refusal(415, "bodies must not be compressed");
   const uint64_t length = parser_->content_length().value_or(0);
   // Nobody reads it, and whoever asks without a token would take the room of bodies that are read.
   if ((head_alone_ || head.method() == beast_http::verb::get) && (length > 0 || parser_->chunked())) {

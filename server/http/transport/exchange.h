@@ -33,6 +33,9 @@ struct HttpRequest {
   }
 };
 
+// Of events. Clients that are told no charset guess another one.
+inline constexpr char kEventStream[] = "text/event-stream; charset=utf-8";
+
 struct HttpReply {
   int status = 200;
   std::string content_type = "application/json";
