@@ -32,7 +32,8 @@ class Grammar {
   //   - with "pattern" or "format", a string escapes what it must and nothing else;
   //   - beside "pattern" or "format" lengths are held as HoldLength of core/grammar/regex_syntax.h says, otherwise refused;
   //   - a "maxLength" or "maxItems" that no text of `most_text_bytes` reaches says nothing;
-  //   - formats are held as core/grammar/string_formats.h says; those that it does not know are annotations.
+  //   - formats are held as core/grammar/string_formats.h says; those that it does not know, and one beside a "pattern" that is
+  //     held, are annotations.
   static absl::StatusOr<std::shared_ptr<const Grammar>> FromJsonSchema(std::string_view schema,
                                                                        uint64_t most_text_bytes = UINT64_MAX);
   static std::shared_ptr<const Grammar> AnyJsonObject();

@@ -28,6 +28,8 @@ constexpr int kMostSchemas = 4096;   // that are compiled
 constexpr size_t kMostDistinct = 8;  // values that an array may have once each
 constexpr int kMostJoined = 8;       // schemas made of several, within each other: each is a copy
 constexpr int64_t kMostCount = ProgramBuilder::kMostInstructions;
+constexpr const char* kFormat = "format";
+constexpr const char* kPattern = "pattern";
 
 template <class... Parts>
 absl::Status At(const std::string& path, const Parts&... parts) {
@@ -132,6 +134,12 @@ bool IsWhole(const Json& value) {
   return value.is_number_integer() || (value.is_number_float() && std::trunc(value.get<double>()) == value.get<double>());
 }
 
+// In characters.
+bool IsOfLength(std::string_view utf8, int least, int most) {
+  const auto length = std::count_if(utf8.begin(), utf8.end(), [](char byte) { return (byte & 0xc0) != 0x80; });
+  return length >= least && (most == kNoMost || length <= most);
+}
+
 // What its keywords are about.
 const char* TypeOfKeywords(const Json& schema) {
   const auto any = [&](std::initializer_list<const char*> names) {
@@ -143,7 +151,7 @@ const char* TypeOfKeywords(const Json& schema) {
 }
 
 absl::StatusOr<Pc> Compiler::Build(std::string_view pointer, Pc next) {
-  const Json* schema = Referred(root_, StrCat("#", pointer));
+  const Json* schema = AtPointer(root_, pointer);
   MOED_CHECK(schema != nullptr);
   MOED_ASSIGN_OR_RETURN(const uint32_t rule, Rule(*schema, std::string(pointer), 0));
   return builder_.Call(rule, next);
@@ -225,7 +233,8 @@ absl::StatusOr<Pc> Compiler::Reference(const Json& schema, const std::string& pa
   if (is_new) {
     const uint32_t rule = found->second = builder_.NewRule();
     if (++schemas_ > kMostSchemas || depth > kMostDepth) return At(path, "schemas too many or too deep");
-    MOED_ASSIGN_OR_RETURN(const Pc body, Body(*target, reference.substr(1), depth + 1));
+    MOED_ASSIGN_OR_RETURN(const Pc body,
+                          Body(*target, reference.substr(std::min(reference.find('#'), reference.size() - 1) + 1), depth + 1));
     builder_.SetRule(rule, body);
   }
   return builder_.Call(references_[reference], kReturn);
@@ -268,20 +277,22 @@ absl::StatusOr<Pc> Compiler::AnyOf(const Json& schema, const std::string& keywor
 }
 
 absl::StatusOr<Pc> Compiler::Values(const Json& schema, const std::string& path) {
-  if (Asserts(schema, {"const", "enum", "type", "nullable"}))
-    return At(path, "'const' and 'enum' are supported beside 'type' alone");
+  if (Asserts(schema, {"const", "enum", "type", "nullable", "minLength", "maxLength"}))
+    return At(path, "'const' and 'enum' are supported beside 'type', 'minLength' and 'maxLength' alone");
   if (schema.contains("const") && schema.contains("enum")) return At(path, "'const' beside 'enum' is not supported");
   const Json values = schema.contains("const") ? Json::array({schema["const"]}) : schema["enum"];
   if (!values.is_array()) return At(path, "'enum' is no list");
   MOED_ASSIGN_OR_RETURN(const std::set<std::string> types, Types(schema, path));
-  std::vector<Pc> parts;
+  MOED_ASSIGN_OR_RETURN(const int least, Count(schema, "minLength", 0, path));
+  MOED_ASSIGN_OR_RETURN(const int most, Most(schema, "maxLength", path));
+  std::vector<std::string> texts;
   for (const Json& value : values) {
     const std::string type = IsWhole(value) ? "integer" : value.type_name();
     const bool allowed = !schema.contains("type") || types.count(type) > 0 || (value.is_number() && types.count("number") > 0);
-    if (!allowed) continue;
-    parts.push_back(builder_.Literal(value.dump(-1, ' ', false, Json::error_handler_t::replace), kReturn));
+    if (!allowed || (value.is_string() && !IsOfLength(value.get_ref<const std::string&>(), least, most))) continue;
+    texts.push_back(value.dump(-1, ' ', false, Json::error_handler_t::replace));
   }
-  return builder_.Either(parts);
+  return builder_.OneOf(std::move(texts), kReturn);
 }
 
 absl::StatusOr<Pc> Compiler::OfType(const std::string& type, const Json& schema, const std::string& path, int depth) {
@@ -395,15 +406,18 @@ absl::StatusOr<Pc> Compiler::Array(const Json& schema, const std::string& path, 
   const bool distinct = schema.contains("uniqueItems") && KindOf("uniqueItems", schema["uniqueItems"]) != Keyword::kAnnotation;
   if (distinct && (most == kNoMost || most > 1)) return Distinct(schema, least, most, path, depth);
   uint32_t item = json_.value_rule();
-  if (schema.contains("items")) {
+  const bool is_old = schema.contains("items") && schema["items"].is_array();  // draft 7's form of 'prefixItems'
+  if (is_old && schema.contains("prefixItems")) return At(path, "'items' beside 'prefixItems' are a list");
+  if (schema.contains("items") && !is_old) {
     MOED_ASSIGN_OR_RETURN(item, Rule(schema["items"], path + "/items", depth + 1));
   }
-  if (!schema.contains("prefixItems")) return json_.Array(item, least, most, kReturn);
-  const Json& prefix = schema["prefixItems"];
-  if (!prefix.is_array() || prefix.empty()) return At(path, "'prefixItems' is no list of schemas");
+  const std::string keyword = is_old ? "items" : "prefixItems";
+  if (!schema.contains(keyword)) return json_.Array(item, least, most, kReturn);
+  const Json& prefix = schema[keyword];
+  if (!prefix.is_array() || prefix.empty()) return At(path, "'", keyword, "' is no list of schemas");
   std::vector<uint32_t> first;
   for (const Json& one : prefix) {
-    MOED_ASSIGN_OR_RETURN(const uint32_t rule, Rule(one, StrCat(path, "/prefixItems/", first.size()), depth + 1));
+    MOED_ASSIGN_OR_RETURN(const uint32_t rule, Rule(one, StrCat(path, "/", keyword, "/", first.size()), depth + 1));
     first.push_back(rule);
   }
   return json_.Tuple(first, item, least, most, kReturn);
@@ -451,19 +465,24 @@ absl::StatusOr<Pc> Compiler::String(const Json& schema, const std::string& path)
   MOED_ASSIGN_OR_RETURN(const int least, Count(schema, "minLength", 0, path));
   MOED_ASSIGN_OR_RETURN(const int most, Most(schema, "maxLength", path));
   const bool has_format = schema.contains("format") && KindOf("format", schema["format"]) != Keyword::kAnnotation;
-  const bool has_length = least > 0 || most != kNoMost;
-  if (has_format && schema.contains("pattern")) return At(path, "'format' beside 'pattern' is not supported");
-  if (has_format && !has_length) return Format(schema["format"], path);
-  if (!has_format && !schema.contains("pattern"))
+  const bool has_pattern = schema.contains("pattern");
+  if (!has_format && !has_pattern)
     return most != kNoMost && most < least ? ProgramBuilder::kDead : json_.String(least, most, kReturn);
-  const char* keyword = has_format ? "format" : "pattern";
-  if (!schema[keyword].is_string()) return At(path, "'", keyword, "' is ", ShownJson(schema[keyword]));
-  const auto& given = schema[keyword].get_ref<const std::string&>();
-  const Pc close = builder_.Bytes('"', '"', kReturn);
-  const auto body =
-      BuildRegex(has_format ? *FormatPattern(given) : given, true, Encoding::kJsonString, builder_, close, {least, most});
-  if (!body.ok()) return At(path, "'", keyword, "': ", body.status().message());
-  return builder_.Bytes('"', '"', *body);
+  const auto held = [&](const char* keyword) -> absl::StatusOr<Pc> {
+    if (!schema[keyword].is_string()) return At(path, "'", keyword, "' is ", ShownJson(schema[keyword]));
+    const auto& given = schema[keyword].get_ref<const std::string&>();
+    const std::string& pattern = keyword == kFormat ? *FormatPattern(given) : given;
+    const Pc close = builder_.Bytes('"', '"', kReturn);
+    const auto body = BuildRegex(pattern, true, Encoding::kJsonString, builder_, close, {least, most});
+    if (!body.ok()) return At(path, "'", keyword, "': ", body.status().message());
+    return builder_.Bytes('"', '"', *body);
+  };
+  // Generators of schemas write a format's pattern beside it: one of the two is enough.
+  auto by_pattern = has_pattern ? held(kPattern) : absl::StatusOr<Pc>(ProgramBuilder::kDead);
+  if (!has_format || (has_pattern && by_pattern.ok())) return by_pattern;
+  const bool has_length = least > 0 || most != kNoMost;
+  const auto by_format = has_length ? held(kFormat) : Format(schema[kFormat], path);
+  return by_format.ok() || !has_pattern ? by_format : by_pattern;
 }
 
 absl::StatusOr<Pc> Compiler::Number(bool whole, const Json& schema, const std::string& path) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <compare>
 #include <numeric>
 #include <string_view>
 
@@ -12,10 +13,10 @@
 namespace moed::grammar {
 namespace {
 
-constexpr int64_t kMostBound = int64_t{1} << 53;
-constexpr int kMostDigits = 18;   // that an int64 holds whatever they are
-constexpr int kMostPlaces = 17;   // more tell no two doubles apart
-constexpr int kExactDigits = 15;  // numbers of so many digits are different doubles
+constexpr uint64_t kBeyond = 1'000'000'000'000'000'000;  // has more than kMostWholeDigits digits
+constexpr int kMostDigits = 18;                          // that an int64 holds whatever they are
+constexpr int kMostPlaces = 17;                          // more tell no two doubles apart
+constexpr int kExactDigits = 15;                         // numbers of so many digits are different doubles
 constexpr int kMostMultiple = 100;
 constexpr int kMostIndivisible = 12;  // of a multiple, without its factors 2 and 5: what is left of one is a state at every digit
 constexpr int kMostMultiplePlaces = 9;
@@ -57,6 +58,17 @@ Decimal DecimalOf(const Json& number) {
   return decimal;
 }
 
+bool IsNegative(const Json& number) {
+  return number.is_number_float() ? number.get<double>() < 0 : !number.is_number_unsigned() && number.get<int64_t>() < 0;
+}
+
+// How the magnitude of a number is to kBeyond. As it stands there: a double has not all digits of a whole number.
+std::partial_ordering ToBeyond(const Json& number) {
+  if (number.is_number_float()) return std::abs(number.get<double>()) <=> static_cast<double>(kBeyond);
+  const auto bits = number.is_number_unsigned() ? number.get<uint64_t>() : static_cast<uint64_t>(number.get<int64_t>());
+  return (IsNegative(number) ? -bits : bits) <=> kBeyond;
+}
+
 bool IsHeldMultiple(int64_t multiple) {
   if (multiple > kMostMultiple) return false;
   for (const int factor : {2, 5}) {
@@ -74,8 +86,8 @@ class Reader {
     MOED_ASSIGN_OR_RETURN(const auto above, Bound("exclusiveMinimum", -1));
     MOED_ASSIGN_OR_RETURN(const auto maximum, Bound("maximum", 1));
     MOED_ASSIGN_OR_RETURN(const auto below, Bound("exclusiveMaximum", 1));
-    const bool any = minimum || above || maximum || below;
-    if (!any && !schema_.contains("multipleOf")) return std::nullopt;
+    constexpr const char* kKeywords[] = {"minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum", "multipleOf"};
+    if (std::ranges::none_of(kKeywords, [this](const char* name) { return schema_.contains(name); })) return std::nullopt;
     bounds_.places = whole_ ? 0 : std::min(kMostDigits - whole_digits_, kMostPlaces);
     if (schema_.contains("multipleOf")) {
       MOED_RETURN_IF_ERROR(SetMultiple(schema_["multipleOf"]));
@@ -92,14 +104,17 @@ class Reader {
     return InvalidArgument(Place(path_), "'", keyword, "' is ", ShownJson(schema_[keyword]), words);
   }
 
-  // `side`: -1 for what numbers are above, 1 for what they are below. Bounds that no whole number is beyond are none.
+  // `side`: -1 for what numbers are above, 1 for what they are below. Bounds that no number without an exponent is beyond are
+  // none, but a double may be rounded up to kBeyond.
   absl::StatusOr<std::optional<Decimal>> Bound(const char* keyword, int side) {
     if (!schema_.contains(keyword)) return std::nullopt;
     const Json& value = schema_[keyword];
     if (!value.is_number()) return Refused(keyword, ", allowed are numbers");
-    if (whole_ && side * value.get<double>() >= std::pow(10., kMostWholeDigits)) return std::nullopt;
-    if (std::abs(value.get<double>()) > static_cast<double>(kMostBound))
-      return Refused(keyword, StrCat(", allowed are ", -kMostBound, " to ", kMostBound));
+    const auto to_beyond = ToBeyond(value);
+    const bool is_out = to_beyond > 0 || (whole_ && to_beyond == 0);
+    if (is_out && IsNegative(value) == (side < 0)) return std::nullopt;
+    if (to_beyond >= 0)
+      return Refused(keyword, StrCat(", allowed are numbers of ", kMostWholeDigits, " digits before the point"));
     const Decimal decimal = DecimalOf(value);
     whole_digits_ = std::max(whole_digits_, decimal.digits());
     return decimal;

@@ -43,6 +43,32 @@ Pc ProgramBuilder::Literal(std::string_view text, Pc next) {
   return next;
 }
 
+Pc ProgramBuilder::OneOf(std::vector<std::string> texts, Pc next) {
+  std::ranges::sort(texts);
+  const auto again = std::ranges::unique(texts);
+  texts.erase(again.begin(), again.end());
+  return texts.empty() ? kDead : OneOfSorted(texts, 0, next);
+}
+
+Pc ProgramBuilder::OneOfSorted(std::span<const std::string> texts, size_t from, Pc next) {
+  const std::string &first = texts.front(), &last = texts.back();
+  size_t alike = from;
+  while (alike < std::min(first.size(), last.size()) && first[alike] == last[alike]) ++alike;
+  std::vector<Pc> ways;
+  if (first.size() == alike) {
+    ways.push_back(next);
+    texts = texts.subspan(1);
+  }
+  while (!texts.empty() && !full_) {
+    const char byte = texts.front()[alike];
+    const auto others = std::ranges::find_if(texts, [&](const std::string& text) { return text[alike] != byte; });
+    const auto count = static_cast<size_t>(others - texts.begin());
+    ways.push_back(OneOfSorted(texts.first(count), alike, next));
+    texts = texts.subspan(count);
+  }
+  return Literal(std::string_view(first).substr(from, alike - from), Either(ways));
+}
+
 Pc ProgramBuilder::Either(std::span<const Pc> parts) {
   if (parts.empty()) return kDead;
   Pc all = parts.back();

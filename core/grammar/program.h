@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -62,6 +63,8 @@ class ProgramBuilder {
   uint64_t most_text_bytes() const { return most_text_bytes_; }
   Pc Bytes(uint8_t low, uint8_t high, Pc next);
   Pc Literal(std::string_view text, Pc next);
+  // One of these; what several begin with is there once.
+  Pc OneOf(std::vector<std::string> texts, Pc next);
   Pc Either(std::span<const Pc> parts);
   Pc Either(Pc one, Pc other) { return Add({Instruction::Kind::kSplit, 0, 0, one, other}); }
   // `part` from `least` to `most` times.
@@ -80,6 +83,8 @@ class ProgramBuilder {
 
  private:
   Pc Add(Instruction instruction);
+  // Of sorted texts that differ and are alike up to `from`: what follows there.
+  Pc OneOfSorted(std::span<const std::string> texts, size_t from, Pc next);
   Pc Encoded(const CharacterSet& set, Encoding encoding, Pc next);
   void Prune();
   void ClassifyBytes();

@@ -1,6 +1,8 @@
 #include "core/grammar/schema_text.h"
 
 #include <algorithm>
+#include <charconv>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -120,6 +122,31 @@ absl::StatusOr<Json> BothValues(const std::string& name, Json one, const Json& o
   return InvalidArgument(Place(path), "two different '", name, "' cannot be joined");
 }
 
+// Of an object by its name, of an array by its index. Null where there is none.
+const Json* Member(const Json& value, const std::string& name) {
+  if (value.is_object()) return value.contains(name) ? &value[name] : nullptr;
+  size_t index = 0;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), index);
+  const bool is_index = error == std::errc() && end == name.data() + name.size() && (name == "0" || name[0] != '0');
+  return value.is_array() && is_index && index < value.size() ? &value[index] : nullptr;
+}
+
+// Nullopt where a "%" begins no byte.
+std::optional<std::string> PercentDecoded(std::string_view text) {
+  std::string decoded;
+  for (size_t i = 0; i < text.size(); ++i) {
+    unsigned byte = static_cast<unsigned char>(text[i]);
+    if (text[i] == '%') {
+      const std::string_view digits = text.substr(i + 1, 2);
+      const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), byte, 16);
+      if (digits.size() != 2 || error != std::errc() || end != digits.data() + digits.size()) return std::nullopt;
+      i += 2;
+    }
+    decoded += static_cast<char>(byte);
+  }
+  return decoded;
+}
+
 }  // namespace
 
 absl::StatusOr<Json> ReadSchema(std::string_view text) {
@@ -194,23 +221,33 @@ absl::StatusOr<Json> Both(Json one, const Json& other, const std::string& path, 
   return one;
 }
 
-const Json* Referred(const Json& root, std::string_view reference) {
-  if (reference.substr(0, 1) != "#") return nullptr;
-  reference.remove_prefix(1);
+const Json* AtPointer(const Json& root, std::string_view pointer) {
   const Json* at = &root;
-  while (!reference.empty()) {
-    if (reference.front() != '/') return nullptr;
-    const size_t end = std::min(reference.find('/', 1), reference.size());
+  while (at != nullptr && !pointer.empty()) {
+    if (pointer.front() != '/') return nullptr;
+    const size_t end = std::min(pointer.find('/', 1), pointer.size());
     std::string name;
     for (size_t i = 1; i < end; ++i) {
-      const bool escaped = reference[i] == '~' && i + 1 < end && (reference[i + 1] == '0' || reference[i + 1] == '1');
-      name += escaped ? (reference[++i] == '0' ? '~' : '/') : reference[i];
+      const bool escaped = pointer[i] == '~' && i + 1 < end && (pointer[i + 1] == '0' || pointer[i + 1] == '1');
+      name += escaped ? (pointer[++i] == '0' ? '~' : '/') : pointer[i];
     }
-    reference.remove_prefix(end);
-    if (!at->is_object() || !at->contains(name)) return nullptr;
-    at = &(*at)[name];
+    pointer.remove_prefix(end);
+    at = Member(*at, name);
   }
   return at;
+}
+
+const Json* Referred(const Json& root, std::string_view reference) {
+  if (root.is_object() && root.contains("$id") && root["$id"].is_string()) {
+    const std::string_view id = root["$id"].get_ref<const std::string&>();
+    const std::string_view base = id.substr(0, id.find('#'));
+    const bool is_own = reference.starts_with(base);
+    if (is_own && reference.size() == base.size()) return &root;
+    if (is_own && reference[base.size()] == '#') reference.remove_prefix(base.size());
+  }
+  if (!reference.starts_with('#')) return nullptr;
+  const auto pointer = PercentDecoded(reference.substr(1));
+  return pointer ? AtPointer(root, *pointer) : nullptr;
 }
 
 }  // namespace moed::grammar

@@ -40,7 +40,9 @@ class JoiningWork {
 // the keywords that are supported.
 absl::StatusOr<Json> Both(Json one, const Json& other, const std::string& path, JoiningWork& work);
 
-// The schema at "#/$defs/x". Null where there is none.
+// What is at "/$defs/x". Null where nothing is.
+const Json* AtPointer(const Json& root, std::string_view pointer);
+// The schema at "#/$defs/x", percent-encoded or not, or at the root's own "$id" with such an end. Null where there is none.
 const Json* Referred(const Json& root, std::string_view reference);
 
 }  // namespace moed::grammar

@@ -62,6 +62,10 @@ const std::vector<Case>& Cases() {
        {R"("123e4567-E89B-12d3-a456-426614174000")"},
        {R"("123e4567e89b12d3a456426614174000")", R"("123e4567-e89b-12d3-a456-42661417400")",
         R"("g23e4567-e89b-12d3-a456-426614174000")"}},
+      // What schemas' generators write for an identifier, and for an address of mail, whose pattern is not held.
+      {R"({"type": "string", "format": "uuid", "pattern": "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"})",
+       {R"("123e4567-e89b-12d3-a456-426614174000")"},
+       {R"("123E4567-e89b-12d3-a456-426614174000")"}},
       {R"({"format": "date", "minLength": 10, "maxLength": 10})", {R"("2024-01-01")"}, {R"("2024-01-1")", R"("")"}},
       {R"({"format": "email", "maxLength": 254})", {R"("a@b.de")"}, {R"("a")"}},
       {R"({"pattern": "^[a-z]+$", "maxLength": 3})", {R"("a")", R"("abc")"}, {R"("")", R"("abcd")", R"("A")"}},
@@ -91,6 +95,18 @@ const std::vector<Case>& Cases() {
       {R"({"type": "integer", "minimum": -9223372036854775808, "maximum": 9223372036854775807})",
        {"0", "999999999999999999", "-999999999999999999"},
        {"1.5", "1e3"}},
+      {R"({"type": "integer", "minimum": 9007199254740993, "maximum": 9007199254740995})",
+       {"9007199254740993", "9007199254740995"},
+       {"9007199254740992", "9007199254740996"}},
+      {R"({"type": "integer", "exclusiveMinimum": -99999999999999999, "maximum": 18446744073709551615})",
+       {"-99999999999990000", "999999999999999999"},
+       {"-99999999999999999"}},
+      {R"({"type": "number", "minimum": -1.7976931348623157e308, "maximum": 9223372036854775807})",
+       {"-999999999999999999", "0.25", "999999999999999999.5"},
+       {"1e30", "-1e3"}},
+      {R"({"type": "number", "minimum": 100000000000000000})",
+       {"100000000000000000", "999999999999999999"},
+       {"99999999999999999"}},
       {R"({"type": "integer", "maximum": -5})", {"-5", "-10", "-123"}, {"-4", "0", "5"}},
       {R"({"type": "number", "minimum": 0, "maximum": 1})", {"0", "0.5", "1", "1.00", "0.0"}, {"1.01", "-0.1", "2", "1e0"}},
       {R"({"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 10})",
@@ -128,6 +144,9 @@ const std::vector<Case>& Cases() {
       {R"({"enum": ["a\"b", 1, null, {"x": [1]}]})", {R"("a\"b")", "1", "null", R"({"x":[1]})"}, {R"("a")", "2"}},
       {R"({"type": "string", "enum": ["a", 1]})", {R"("a")"}, {"1"}},
       {R"({"type": "integer", "enum": [1.0, 2.5, 3]})", {"1.0", "3"}, {"2.5", "2"}},
+      {R"({"enum": ["a", "ab", "é", "abc", "a", 7], "minLength": 1, "maxLength": 2})",
+       {R"("a")", R"("ab")", R"("é")", "7"},
+       {R"("abc")", R"("")"}},
       {R"({"const": "é"})", {R"("é")"}, {R"("e")"}},
       {R"({"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "string"}}, "required": ["b"]})",
        {R"({"a": 1, "b": "x"})", R"({"b":""})"},
@@ -147,6 +166,9 @@ const std::vector<Case>& Cases() {
       {R"({"prefixItems": [{"type": "integer"}, {"type": "null"}], "items": {"type": "boolean"}, "minItems": 1, "maxItems": 4})",
        {"[1]", "[1, null]", "[1, null, true, false]"},
        {"[]", "[true]", "[1, true]", "[1, null, 2]", "[1, null, true, true, true]", "[1,]"}},
+      {R"({"type": "array", "items": [{"type": "integer"}, {"type": "null"}], "minItems": 2, "maxItems": 2})",
+       {"[1, null]"},
+       {"[1]", "[1, null, 2]", "[null, 1]"}},
       {R"({"prefixItems": [{"type": "integer"}, {"type": "null"}], "items": false})",
        {"[]", "[ ]", "[1]", "[1, null]"},
        {"[1, null, 1]", "[null]"}},
@@ -233,6 +255,9 @@ const std::vector<Case>& Cases() {
           "y": {"allOf": [{"$ref": "#/definitions/a~1b"}], "minimum": 3, "maximum": 5}}})",
        {R"({"x": 1, "y": 4})"},
        {R"({"x": "1"})", R"({"y": 6})"}},
+      {R"({"properties": {"x": {"anyOf": [{"type": "null"}, {"type": "integer"}]}, "y": {"$ref": "#/properties/x/anyOf/1"}}})",
+       {R"({"x": null, "y": 4})"},
+       {R"({"y": null})"}},
   };
   return kCases;
 }
@@ -250,6 +275,47 @@ TEST(JsonSchema, AcceptsWhatItSays) {
   }
   EXPECT_TRUE(Follows(Grammar::AnyJsonObject(), R"({"a": {"b": [true]}})"));
   EXPECT_FALSE(Follows(Grammar::AnyJsonObject(), "[]"));
+}
+
+TEST(JsonSchema, AFormatIsHeldWhereThePatternBesideItCannotBe) {
+  const auto grammar = Grammar::FromJsonSchema(R"x({"format": "email", "pattern": "^(?!\\.)[a-z]+@[a-z]+\\.de$"})x");
+  ASSERT_TRUE(grammar.ok()) << grammar.status();
+  EXPECT_TRUE(Follows(*grammar, R"("a@b.com")"));
+  EXPECT_FALSE(Follows(*grammar, R"("a")"));
+  EXPECT_EQ(Grammar::FromJsonSchema(R"x({"format": "date", "pattern": "(?=a)", "maxLength": 9})x").status().message(),
+            "at /: 'pattern': at byte 0: '(?=' is not supported: no lookaround, flags or names");
+}
+
+TEST(JsonSchema, ReferencesMayBeEncodedOrBeginWithTheRootsName) {
+  for (const char* reference : {"#/$defs/a%20b", "#/%24defs/a b", "http://x/y#/$defs/a%20b"}) {
+    const auto grammar = Grammar::FromJsonSchema(
+        StrCat(R"({"$id": "http://x/y", "$defs": {"a b": {"type": "null"}}, "$ref": ")", reference, R"("})"));
+    ASSERT_TRUE(grammar.ok()) << grammar.status();
+    EXPECT_TRUE(Follows(*grammar, "null"));
+    EXPECT_FALSE(Follows(*grammar, "1"));
+  }
+  const auto whole = Grammar::FromJsonSchema(R"({"$id": "http://x/y#", "type": "array", "items": {"$ref": "http://x/y"}})");
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  EXPECT_TRUE(Follows(*whole, "[[], [[]]]"));
+  EXPECT_FALSE(Follows(*whole, "[1]"));
+}
+
+TEST(JsonSchema, ThousandsOfValues) {
+  nlohmann::ordered_json values;
+  std::string choices;
+  for (int i = 0; i < 5000; ++i) {
+    values.push_back(StrCat("id-", i * 7919 % 100'003));
+    choices += StrCat(i == 0 ? "" : "|", values.back().get<std::string>());
+  }
+  const std::string schema = nlohmann::ordered_json({{"enum", values}}).dump();
+  for (const auto& [grammar, quote] :
+       {std::pair(Grammar::FromJsonSchema(schema), "\""), std::pair(Grammar::FromRegex(choices), "")}) {
+    ASSERT_TRUE(grammar.ok()) << grammar.status();
+    for (const auto& value : values) ASSERT_TRUE(Follows(*grammar, StrCat(quote, value.get<std::string>(), quote)));
+    EXPECT_FALSE(Follows(*grammar, StrCat(quote, "id-1", quote)));
+    Matcher matcher = MatcherOf(*grammar);
+    EXPECT_EQ(matcher.Allowed().status(), absl::OkStatus());
+  }
 }
 
 TEST(JsonSchema, BoundsThatNoTextReachesAreNone) {
@@ -326,11 +392,17 @@ TEST(JsonSchema, RefusalsNamePlaceAndKeyword) {
        "at /: 'pattern': beside 'minLength' or 'maxLength' it is supported where each alternative has '^' and '$' and is of such "
        "lengths, or "
        "is one character, repeated"},
-      {R"({"format": "date", "pattern": "a"})", "at /: 'format' beside 'pattern' is not supported"},
       {R"({"type": "string", "minLength": -1})", "at /: 'minLength' is -1, allowed are 0 to 65536, whole"},
       {R"({"type": "string", "minLength": 1.5})", "at /: 'minLength' is 1.5, allowed are 0 to 65536, whole"},
       {R"({"type": "number", "minimum": "1"})", "at /: 'minimum' is \"1\", allowed are numbers"},
-      {R"({"type": "number", "minimum": 1e17})", "at /: 'minimum' is 1e+17, allowed are -9007199254740992 to 9007199254740992"},
+      {R"({"type": "number", "minimum": 1e18})", "at /: 'minimum' is 1e+18, allowed are numbers of 18 digits before the point"},
+      {R"({"type": "integer", "maximum": -9223372036854775808})",
+       "at /: 'maximum' is -9223372036854775808, allowed are numbers of 18 digits before the point"},
+      {R"({"$ref": "#/anyOf/2", "anyOf": [true, true]})", R"(at /: '$ref' is "#/anyOf/2", which is nothing in this schema)"},
+      {R"({"$ref": "#/anyOf/01", "anyOf": [true, true]})", R"(at /: '$ref' is "#/anyOf/01", which is nothing in this schema)"},
+      {R"({"$ref": "#/%5", "$defs": {}})", R"(at /: '$ref' is "#/%5", which is nothing in this schema)"},
+      {R"({"$id": "http://x", "$ref": "http://xy"})", R"(at /: '$ref' is "http://xy", which is nothing in this schema)"},
+      {R"({"items": [true], "prefixItems": [true]})", "at /: 'items' beside 'prefixItems' are a list"},
       {R"({"uniqueItems": true, "maxItems": 2})",
        "at /: 'uniqueItems' is supported beside a 'maxItems' of 0 or 1, and where 'items' have an 'enum' of at most 8 values; "
        "leave "
@@ -366,7 +438,8 @@ TEST(JsonSchema, RefusalsNamePlaceAndKeyword) {
       {R"({"allOf": [{"prefixItems": [true]}, {"items": {"type": "null"}}]})",
        "at /: 'items' and 'prefixItems' of two schemas cannot be joined"},
       {R"({"prefixItems": [true], "items": false, "minItems": 2})", "no text can be what it says"},
-      {R"({"enum": [1], "minimum": 3})", "at /: 'const' and 'enum' are supported beside 'type' alone"},
+      {R"({"enum": [1], "minimum": 3})",
+       "at /: 'const' and 'enum' are supported beside 'type', 'minLength' and 'maxLength' alone"},
       {R"({"allOf": [{"pattern": "a"}, {"pattern": "b"}]})", "at /: two different 'pattern' cannot be joined"},
       {R"({"additionalProperties": false, "allOf": [{"properties": {"a": true}, "required": ["a"]}]})",
        "no text can be what it says"},

@@ -81,8 +81,9 @@ class Validator {
   bool Arrays(const Json& schema, const Json& value) const {
     if (!value.is_array()) return true;
     if (value.size() < schema.value("minItems", size_t{0}) || value.size() > schema.value("maxItems", SIZE_MAX)) return false;
-    const Json first = schema.value("prefixItems", Json::array());
-    const Json others = schema.contains("items") ? schema["items"] : Json(true);
+    const bool old = schema.contains("items") && schema["items"].is_array();
+    const Json first = old ? schema["items"] : schema.value("prefixItems", Json::array());
+    const Json others = schema.contains("items") && !old ? schema["items"] : Json(true);
     for (size_t i = 0; i < value.size(); ++i) {
       if (!Holds(i < first.size() ? first[i] : others, value[i])) return false;
       if (schema.value("uniqueItems", false) && std::find(value.begin(), value.begin() + i, value[i]) != value.begin() + i)
