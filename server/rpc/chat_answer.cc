@@ -27,8 +27,8 @@ void ChatAnswer::Add(std::string_view text, size_t tokens, Encoded& message) {
   AddParts(message);
 }
 
-void ChatAnswer::End(Encoded& message) {
-  parser_->End(parts_);
+void ChatAnswer::End(bool cut_off, Encoded& message) {
+  cut_off ? parser_->CutOff(parts_) : parser_->End(parts_);
   AddParts(message);
   if (whole_) AddFields(kept_, message);
 }

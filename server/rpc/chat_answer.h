@@ -19,7 +19,8 @@ class ChatAnswer {
 
   // What `tokens` tokens say.
   void Add(std::string_view text, size_t tokens, Encoded& message);
-  void End(Encoded& message);
+  // `cut_off`: by its length, wherever that was.
+  void End(bool cut_off, Encoded& message);
   bool called() const { return called_; }  // a tool, once at least
   size_t reasoning_tokens() const { return reasoning_tokens_; }
   size_t kept_bytes() const { return kept_bytes_; }  // of calls

@@ -174,7 +174,8 @@ size_t ChatCall::AddText(std::string text, size_t tokens, Encoded& message) {
 }
 
 void ChatCall::AddEnd(Encoded& message, moe::v1::Finish& finish) {
-  answer_->End(message);
+  const bool by_itself = finish.reason() == moe::v1::FINISH_REASON_STOP || finish.reason() == moe::v1::FINISH_REASON_STOP_STRING;
+  answer_->End(!by_itself, message);
   finish.mutable_usage()->set_reasoning_tokens(static_cast<int32_t>(answer_->reasoning_tokens()));
   if (answer_->called() && finish.reason() == moe::v1::FINISH_REASON_STOP) finish.set_reason(moe::v1::FINISH_REASON_TOOL_CALLS);
 }

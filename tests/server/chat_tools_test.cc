@@ -188,6 +188,20 @@ TEST(ChatTest, AnAnswerWithoutReasoningHasNoTokensOfIt) {
   EXPECT_EQ(Listen(chat, Said("hi")).finish.usage().reasoning_tokens(), 0);
 }
 
+TEST(ChatTest, AMarkerThatTheLengthCutsOffIsNoText) {
+  ChatServer chat(kHermes);
+  chat.answer = "Sun<tool_call>";
+  ChatRequest request = Said("hi");
+  request.add_tools()->set_name("f");
+  request.mutable_stopping()->set_max_new_tokens(8);  // a token for each character
+  const Heard heard = Listen(chat, request);
+  EXPECT_EQ(heard.finish.reason(), moe::v1::FINISH_REASON_LENGTH);
+  EXPECT_EQ(heard.text, "Sun");
+  chat.answer = "Sun<tool";
+  request.clear_stopping();
+  EXPECT_EQ(Listen(chat, request).text, "Sun<tool") << "it ended by itself";
+}
+
 TEST(ChatTest, WithoutToolsACallIsText) {
   ChatServer chat(kHermes);
   chat.answer = "<tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_call>";

@@ -4,7 +4,7 @@
 // none is text, marker included. A call begins with its name; from then on its arguments are handed out as they come, and they
 // are whole JSON exactly when the call was. Where they turn out to be none, the call ends there, incomplete, and what follows is
 // text again. An answer that ends after the marker of a call (or within a message's header) and before the call begins, loses
-// that end: nobody is to take the marker for text.
+// that end: nobody is to take the marker for text. So does one that was cut off within a marker.
 #pragma once
 
 #include <cstdint>
@@ -42,6 +42,8 @@ class AnswerParser {
   virtual void Add(std::string_view text, std::vector<AnswerPart>& parts) = 0;
   // What is held back. An answer cut off within a call leaves its arguments incomplete.
   virtual void End(std::vector<AnswerPart>& parts) = 0;
+  // The same, where the answer's length ended it, wherever that was.
+  virtual void CutOff(std::vector<AnswerPart>& parts) = 0;
 };
 
 }  // namespace moed::chat

@@ -32,6 +32,12 @@ class HarmonyParser final : public AnswerParser {
     if (at_ == At::kBeforeHeader) Plain(held_, out);
     Plain(ends_.Take(), out);
   }
+  void CutOff(std::vector<AnswerPart>& parts) override {
+    const size_t begin = held_.find_first_not_of(" \t\r\n");
+    if (begin != std::string::npos && held_[begin] == '<') held_.clear();
+    ends_.DropBegun();
+    End(parts);
+  }
 
  private:
   enum class At : uint8_t {

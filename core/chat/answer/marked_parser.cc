@@ -18,6 +18,10 @@ class MarkedParser final : public AnswerParser {
   }
   void Add(std::string_view text, std::vector<AnswerPart>& parts) override;
   void End(std::vector<AnswerPart>& parts) override;
+  void CutOff(std::vector<AnswerPart>& parts) override {
+    scanner_.DropBegun();
+    End(parts);
+  }
 
  private:
   void Put(char c, AnswerWriter& out);

@@ -1,5 +1,6 @@
 #include "core/chat/answer/markers.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace moed::chat {
@@ -22,6 +23,10 @@ int MarkerScanner::Put(char c, std::string& text) {
     text += held_.front();
     held_.erase(0, 1);
   }
+}
+
+void MarkerScanner::DropBegun() {
+  if (!std::ranges::all_of(held_, IsMarkerSpace)) held_.clear();
 }
 
 int MarkerScanner::Match(bool& possible) const {

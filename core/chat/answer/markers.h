@@ -24,6 +24,8 @@ class MarkerScanner {
   int Put(char c, std::string& text);
   const std::string& found() const { return found_; }  // with its white space
   std::string Take() { return std::exchange(held_, {}); }
+  // A marker that has begun; white space alone is none.
+  void DropBegun();
 
  private:
   int Match(bool& possible) const;

@@ -59,6 +59,24 @@ TEST(Answer, ArgumentsComeAsTheyAreWritten) {
   EXPECT_EQ(Shown(parts), "call(get_weather, , {\"days\": 2, \"place\": \"In the no<|)");
 }
 
+TEST(Answer, AMarkerThatTheLengthCutOffIsNoText) {
+  const std::pair<Golden, const char*> kCut[] = {
+      {{"hermes", "It is sunny.\n<tool_ca", ""}, "text(It is sunny.)"},
+      {{"hermes", "<think>It is</thi", ""}, "reasoning(It is)"},
+      {{"hermes", "It is \n", ""}, "text(It is \n)"},
+      {{"hermes", "1 <= 2 <th", ""}, "text(1 <= 2 <th)"},
+      {{"harmony", "<|channel|>final<|message|>It is<|en", ""}, "text(It is)"},
+      {{"harmony", "<|chan", ""}, ""},
+  };
+  for (const auto& [golden, says] : kCut) {
+    const auto parser = FormatNamed(golden.format).make({false, Tools()});
+    std::vector<AnswerPart> parts;
+    parser->Add(golden.answer, parts);
+    parser->CutOff(parts);
+    EXPECT_EQ(Shown(parts), says) << golden.answer;
+  }
+}
+
 TEST(Answer, WhatIsHeldBackIsBounded) {
   const std::string filler(3 * AnswerParser::kMostHeldBytes, 'x');
   const std::string spaces(3 * AnswerParser::kMostHeldBytes, ' ');
