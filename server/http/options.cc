@@ -92,6 +92,8 @@ void Define(CLI::App& app, Options& options, Texts& texts) {
       ->check(CLI::Range(1, 3600));
   add("--write-seconds", limits.write_seconds, "N", "for which a client may take nothing of what waits for it [30]")
       ->check(CLI::Range(1, 3600));
+  add("--ping-seconds", limits.ping_seconds, "N", "without an event after which a stream says that it goes on [10]")
+      ->check(CLI::Range(1, 3600));
   add("--drain-delay-seconds", options.http.drain_delay_seconds, "N",
       "for which new requests are still taken after SIGTERM while /readyz says no, for load balancers to notice [2]")
       ->check(CLI::Range(0, 3600));

@@ -73,6 +73,8 @@ class MessagesWriter final : public AnswerWriter<ChatResponse> {
 
   std::string LastEvents() override { return EventOf({{"type", "message_stop"}}); }
 
+  std::string Ping() override { return EventOf({{"type", "ping"}}); }
+
   std::string ErrorEvent(const grpc::Status& status) override {
     return EventOf(AnthropicErrorJson(ErrorOf(status, MessagesFieldNames())));
   }

@@ -1,8 +1,10 @@
 // Answers of the daemon on their way to a client: message by message, as fast as it takes them, or whole.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -11,6 +13,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "grpcpp/alarm.h"
 #include "server/http/api/choice_calls.h"
 #include "server/http/api/passed_headers.h"
 #include "server/http/transport/exchange.h"
@@ -29,13 +32,15 @@ class AnswerWriter {
   virtual std::string Events(const Response& message) = 0;         // of a stream; may be empty
   virtual std::string LastEvents() = 0;                            // after the last message
   virtual std::string ErrorEvent(const grpc::Status& status) = 0;  // instead, where the stream broke off
+  virtual std::string Ping() { return ": ping\n\n"; }              // of a stream: nothing has come for a while
   // Of all choices but the one that comes last, in the order in which they come.
   virtual grpc::Status Keep(const Response&) { return grpc::Status::OK; }
   virtual HttpReply Whole(const Response& answer) = 0;  // of the last, and of what was kept
   virtual HttpReply Error(const grpc::Status& status) = 0;
 };
 
-// A stream, into which its choices come as they are computed. Errors before the first message still have a status of HTTP.
+// A stream, into which its choices come as they are computed. It begins with the first message, or with a ping where that takes
+// long; errors before still have a status of HTTP.
 template <class Response>
 class StreamRelay final : public std::enable_shared_from_this<StreamRelay<Response>> {
  public:
@@ -48,6 +53,7 @@ class StreamRelay final : public std::enable_shared_from_this<StreamRelay<Respon
                     size_t choices, Begin begin) {
     auto relay = std::shared_ptr<StreamRelay>(new StreamRelay(count, exchange, std::move(writer), choices, std::move(begin)));
     relay->BeginMore();
+    relay->WatchSilence();
     exchange->OnGone([relay = std::weak_ptr<StreamRelay>(relay)] {
       if (const auto answered = relay.lock()) answered->calls_.Stop();
     });
@@ -67,6 +73,7 @@ class StreamRelay final : public std::enable_shared_from_this<StreamRelay<Respon
    public:
     Reader(std::shared_ptr<StreamRelay> relay, size_t choice, const std::shared_ptr<Call>& call)
         : relay_(std::move(relay)), choice_(choice), call_(call) {}
+    void OnBegin(const std::multimap<grpc::string_ref, grpc::string_ref>& metadata) override { relay_->TakeHeaders(metadata); }
     void OnMessage(const Response& message) override { relay_->Take(choice_, call_.lock(), message); }
     void OnEnd(const grpc::Status& status) override { relay_->End(choice_, status); }
 
@@ -90,13 +97,39 @@ class StreamRelay final : public std::enable_shared_from_this<StreamRelay<Respon
     });
   }
 
+  // Of the first call that says something of the queue, unless the stream has begun.
+  void TakeHeaders(const std::multimap<grpc::string_ref, grpc::string_ref>& metadata) {
+    absl::MutexLock lock(&mutex_);
+    if (!begun_ && headers_.empty()) headers_ = QueueHeaders(metadata);
+  }
+
+  void WatchSilence() {
+    auto alarm = std::make_unique<grpc::Alarm>();  // a new one each time: it may not be set by its own callback
+    alarm->Set(std::chrono::system_clock::now() + exchange_->longest_silence(), [relay = this->weak_from_this()](bool) {
+      if (const auto silent = relay.lock()) silent->OnAlarm();
+    });
+    absl::MutexLock lock(&mutex_);
+    alarm_.swap(alarm);
+  }
+
+  void OnAlarm() {
+    {
+      absl::MutexLock lock(&mutex_);
+      if (last_) return;
+      if (std::exchange(silent_, true) && !writing_) unwritten_ += writer_->Ping();
+    }
+    Write();
+    WatchSilence();
+  }
+
   void Take(size_t choice, std::shared_ptr<Call> call, const Response& message) {
+    TakeHeaders(call->initial_metadata());
     {
       absl::MutexLock lock(&mutex_);
       writer_->Select(choice);
       const std::string events = writer_->Events(message);
       if (!events.empty()) {
-        if (!begun_) headers_ = QueueHeaders(call->initial_metadata());
+        silent_ = false;
         unwritten_ += events;
         behind_.push_back(std::exchange(call, nullptr));
       }
@@ -130,7 +163,7 @@ class StreamRelay final : public std::enable_shared_from_this<StreamRelay<Respon
     bool begins = false, ends = false;
     {
       absl::MutexLock lock(&mutex_);
-      if (writing_ || (behind_.empty() && !last_)) return;
+      if (writing_ || (unwritten_.empty() && !last_)) return;
       writing_ = true;
       ends = last_.has_value();
       if (ends) writer_->Select(last_->choice);
@@ -166,6 +199,8 @@ class StreamRelay final : public std::enable_shared_from_this<StreamRelay<Respon
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;                       // and, once the end is, for ever
   bool begun_ ABSL_GUARDED_BY(mutex_) = false;
   std::optional<Last> last_ ABSL_GUARDED_BY(mutex_);
+  bool silent_ ABSL_GUARDED_BY(mutex_) = true;  // since the last alarm nothing has come
+  std::unique_ptr<grpc::Alarm> alarm_ ABSL_GUARDED_BY(mutex_);
   std::vector<Header> headers_;  // guarded by mutex_ until begun_, then of who begins the stream
 };
 

@@ -54,6 +54,7 @@ class Connection final : public Exchange, public std::enable_shared_from_this<Co
   void StartStream(std::string content_type, std::vector<Header> headers = {}) override;
   void Write(std::string part, std::function<void()> written) override;
   void EndStream(std::string last_part) override;
+  std::chrono::seconds longest_silence() const override { return std::chrono::seconds(share_->limits.ping_seconds); }
   void OnGone(std::function<void()> gone) override;
 
  private:

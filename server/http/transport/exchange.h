@@ -1,6 +1,7 @@
 // A request over HTTP and the way back to whoever sent it.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -60,6 +61,9 @@ class Exchange {
   virtual void StartStream(std::string content_type, std::vector<Header> headers = {}) = 0;
   virtual void Write(std::string part, std::function<void()> written) = 0;
   virtual void EndStream(std::string last_part) = 0;
+
+  // For which a stream may be silent before it is to say that it goes on, or proxies would take it for dead.
+  virtual std::chrono::seconds longest_silence() const = 0;
 
   // Called once if the client goes away, or is given up, before its answer is whole; at once if it is gone already.
   virtual void OnGone(std::function<void()> gone) = 0;

@@ -15,6 +15,7 @@ struct TransportLimits {
   int silent_seconds = 1;          // after which a connection that has had no answer yet may make room for another
   int idle_seconds = 75;           // between two requests of a connection, and before the first
   int read_seconds = 30;           // for a head, and again for a body
+  int ping_seconds = 10;           // without an event after which a stream says that it goes on
   int write_seconds = 30;          // in which a client takes something of what waits for it
 };
 

@@ -59,6 +59,8 @@ template <class Response>
 class StreamReader {
  public:
   virtual ~StreamReader() = default;
+  // What the daemon said first, before it computes; not where it failed at once.
+  virtual void OnBegin(const std::multimap<grpc::string_ref, grpc::string_ref>&) {}
   // The next one comes after StreamCall::Next.
   virtual void OnMessage(const Response& message) = 0;
   // Last of all, once. CANCELLED after StreamCall::Cancel.
@@ -112,7 +114,10 @@ class StreamCall final : public grpc::ClientReadReactor<Response>,
   }
 
  private:
-  void OnReadInitialMetadataDone(bool) override { Leave(); }
+  void OnReadInitialMetadataDone(bool ok) override {
+    Leave();
+    if (ok) reader_->OnBegin(context_.GetServerInitialMetadata());
+  }
 
   void OnReadDone(bool ok) override {
     bool cancelled = false;
