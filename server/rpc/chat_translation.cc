@@ -358,10 +358,10 @@ absl::StatusOr<PendingRequest> TranslateChat(moe::v1::ChatRequest request, const
   out.engine.priority = TranslatePriority(request.priority(), errors);
   out.engine.whole_prompt = true;
   out.add_special_tokens = false;
-  const bool has_markers = model.answer_format != &chat::AnswerFormats().back();
-  if (has_markers) out.engine.skip_special_tokens = false;  // some of them are special tokens
   ConversationBuilder builder(*model.chat, limits.conversation_bytes, errors);
   PendingRequest::Conversation conversation;
+  const bool has_markers = model.answer_format != &chat::AnswerFormats().back();
+  if (has_markers) conversation.skip_special_tokens = std::exchange(out.engine.skip_special_tokens, false);
   if (BytesOfContents(request) > limits.prompt_bytes) conversation.beyond_context = limits.ContextOfText();
   conversation.variables = builder.Build(request);
   conversation.tools = builder.tools();

@@ -70,7 +70,7 @@ absl::Status EngineCall::Render(PendingRequest& request) {
     request.rules->reasoning_open = opened;
     request.rules->prompt_end = std::string(end.substr(end.size() - std::min(end.size(), kMostMarkerBytes)));
   }
-  TakeParser(form.make({.reasoning_open = opened, .tools = std::move(conversation.tools)}));
+  TakeParser(form.make({.reasoning_open = opened, .tools = std::move(conversation.tools)}), conversation.skip_special_tokens);
   request.is_text = true;
   request.text = std::move(text->text);
   request.foreign = std::move(text->foreign);

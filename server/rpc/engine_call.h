@@ -32,7 +32,7 @@ class EngineCall : public Call, public RequestObserver {
   virtual PushResult Push(TokenDelta delta) = 0;
   virtual void Complete(const FinishInfo& finish) = 0;  // status OK
   // Of a conversation, before it is submitted.
-  virtual void TakeParser(std::unique_ptr<chat::AnswerParser>) {}
+  virtual void TakeParser(std::unique_ptr<chat::AnswerParser>, bool /*skip_special_tokens*/) {}
   // INVALID_ARGUMENT where the answer cannot be sent, however it comes out.
   virtual absl::Status CheckAnswer(const EngineRequest&) const { return absl::OkStatus(); }
 

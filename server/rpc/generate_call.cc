@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/chat/answer/form_markers.h"
 #include "server/wire/error_details.h"
 
 namespace moed {
@@ -134,7 +135,7 @@ absl::Status AnswerCall<Response>::CheckAnswer(const EngineRequest& request) con
 template <class Response>
 PushResult AnswerCall<Response>::Push(TokenDelta delta) {
   Encoded message = NewMessage();
-  const size_t kept_bytes = AddText(std::move(delta.text), delta.tokens.size(), message);
+  const size_t kept_bytes = AddText(std::move(delta.text), delta.tokens, message);
   Response part;
   for (const TokenInfo& token : delta.tokens) {
     part.add_token_ids(token.token.value());
@@ -167,14 +168,21 @@ void AnswerCall<Response>::Fail(const absl::Status& status) {
 template class AnswerCall<moe::v1::GenerateResponse>;
 template class AnswerCall<moe::v1::ChatResponse>;
 
-size_t ChatCall::AddText(std::string text, size_t tokens, Encoded& message) {
+void ChatCall::TakeParser(std::unique_ptr<chat::AnswerParser> parser, bool skip_special_tokens) {
+  answer_.emplace(std::move(parser), !streaming());
+  if (skip_special_tokens) filter_.emplace(*model_->tokenizer, chat::MarkersOf(*model_->answer_format));
+}
+
+size_t ChatCall::AddText(std::string text, std::span<const TokenInfo> tokens, Encoded& message) {
   const size_t before = answer_->kept_bytes();
-  answer_->Add(text, tokens, message);
+  if (filter_) text = filter_->Put(tokens, text);
+  answer_->Add(text, tokens.size(), message);
   return 2 * (answer_->kept_bytes() - before);
 }
 
 void ChatCall::AddEnd(Encoded& message, moe::v1::Finish& finish) {
   const bool by_itself = finish.reason() == moe::v1::FINISH_REASON_STOP || finish.reason() == moe::v1::FINISH_REASON_STOP_STRING;
+  if (filter_) answer_->Add(filter_->Take(), 0, message);
   answer_->End(!by_itself, message);
   finish.mutable_usage()->set_reasoning_tokens(static_cast<int32_t>(answer_->reasoning_tokens()));
   if (answer_->called() && finish.reason() == moe::v1::FINISH_REASON_STOP) finish.set_reason(moe::v1::FINISH_REASON_TOOL_CALLS);

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -11,6 +12,7 @@
 #include "server/rpc/encoded.h"
 #include "server/rpc/engine_call.h"
 #include "server/rpc/response_pump.h"
+#include "server/rpc/special_token_filter.h"
 
 namespace moed {
 
@@ -26,9 +28,9 @@ class AnswerCall : public EngineCall {
   ResponsePump<Encoded>& pump() { return pump_; }
 
  protected:
-  // The next piece of the answer, which so many tokens say, or its end, into a message. Returns the bytes that are kept for later
-  // ones.
-  virtual size_t AddText(std::string text, size_t /*tokens*/, Encoded& message) {
+  // The next piece of the answer, the tokens that came with it, or its end, into a message. Returns the bytes that are kept for
+  // later ones.
+  virtual size_t AddText(std::string text, std::span<const TokenInfo> /*tokens*/, Encoded& message) {
     message.text = std::move(text);
     return 0;
   }
@@ -61,11 +63,13 @@ class ChatCall final : public AnswerCall<moe::v1::ChatResponse> {
   using AnswerCall::AnswerCall;
 
  private:
-  void TakeParser(std::unique_ptr<chat::AnswerParser> parser) override { answer_.emplace(std::move(parser), !streaming()); }
-  size_t AddText(std::string text, size_t tokens, Encoded& message) override;
+  void TakeParser(std::unique_ptr<chat::AnswerParser> parser, bool skip_special_tokens) override;
+  size_t AddText(std::string text, std::span<const TokenInfo> tokens, Encoded& message) override;
   void AddEnd(Encoded& message, moe::v1::Finish& finish) override;
 
-  std::optional<ChatAnswer> answer_;  // there once the call is submitted; then the engine's thread's
+  // There once the call is submitted; then the engine's thread's.
+  std::optional<ChatAnswer> answer_;
+  std::optional<SpecialTokenFilter> filter_;  // nothing: all of them stay
 };
 
 class ScoreCall final : public EngineCall {

@@ -22,8 +22,9 @@ struct PendingRequest {
   // What a chat template makes the text of.
   struct Conversation {
     std::vector<chat::Dict::Entry> variables;
-    chat::Value tools;  // of them
-    size_t room = 0;    // bytes for the values that the template makes
+    chat::Value tools;                 // of them
+    bool skip_special_tokens = false;  // that are no markers, once the engine has shown them
+    size_t room = 0;                   // bytes for the values that the template makes
     // Of how many tokens, where its texts alone are longer than what any context holds.
     std::optional<int> beyond_context;
   };

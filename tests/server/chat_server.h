@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 #include "google/protobuf/text_format.h"
 #include "tests/server/server_harness.h"
@@ -35,7 +36,7 @@ struct ChatServer {
     options.engine.max_new_tokens = 4095;
     options.script = [this](const EngineRequest& request) {
       seen = request;
-      return ScriptOfText(answer);
+      return tokens.empty() ? ScriptOfText(answer) : ScriptOfTokens();
     };
     return options;
   }
@@ -50,7 +51,18 @@ struct ChatServer {
     return status.ok() ? *TestTokenizer().Decode(seen.prompt, /*skip_special_tokens=*/false) : status.error_message();
   }
 
+  // A delta for each token, with special ones shown where the engine is asked to.
+  Script ScriptOfTokens() const {
+    Script script;
+    for (const TokenId token : tokens) {
+      const std::vector<TokenId> one = {token};
+      script.deltas.push_back({*TestTokenizer().Decode(one, seen.skip_special_tokens), {TokenInfo{token}}});
+    }
+    return script;
+  }
+
   std::string answer = "fine";
+  std::vector<TokenId> tokens = {};  // the answer, where there are some
   EngineRequest seen;
   ServerHarness server;
 };

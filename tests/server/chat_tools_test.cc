@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/grammar/matcher.h"
+#include "server/rpc/special_token_filter.h"
 #include "tests/server/chat_server.h"
 
 namespace moed {
@@ -186,6 +187,39 @@ TEST(ChatTest, AnAnswerWithoutReasoningHasNoTokensOfIt) {
   ChatServer chat(kHermes);
   chat.answer = "<thin ice";
   EXPECT_EQ(Listen(chat, Said("hi")).finish.usage().reasoning_tokens(), 0);
+}
+
+TEST(ChatTest, SpecialTokensThatAreNoMarkersAreSkipped) {
+  ChatServer chat(kHermes);
+  const EncodeOptions special{.add_special_tokens = false}, plain{.add_special_tokens = false, .parse_special_tokens = false};
+  chat.tokens = *TestTokenizer().Encode("<think>hm<|user|></think>It is<|end|>", special);
+  const std::vector<TokenId> spelled = *TestTokenizer().Encode(" no <|end|>.", plain);
+  chat.tokens.insert(chat.tokens.end(), spelled.begin(), spelled.end());
+  chat.tokens.push_back(TestTokenizer().Encode("<|end|>", special)->front());
+  ChatRequest request = Said("hi");
+  for (const bool said : {false, true}) {
+    if (said) request.mutable_response()->set_skip_special_tokens(true);
+    const Heard heard = Listen(chat, request);
+    EXPECT_EQ(heard.reasoning, "hm");
+    EXPECT_EQ(heard.text, "It is no <|end|>.") << "the one that is spelled stays";
+  }
+  request.mutable_response()->set_skip_special_tokens(false);
+  const Heard shown = Listen(chat, request);
+  EXPECT_EQ(shown.reasoning, "hm<|user|>");
+  EXPECT_EQ(shown.text, "It is<|end|> no <|end|>.<|end|>");
+}
+
+TEST(SpecialTokenFilter, TextMayComeLaterThanItsTokens) {
+  const auto tokens = TestTokenizer().Encode("<|end|><|user|><|end|>", {.add_special_tokens = false});
+  std::vector<TokenInfo> infos;
+  for (const TokenId token : *tokens) infos.push_back({token});
+  SpecialTokenFilter filter(TestTokenizer(), {"<|user|>assistant"});
+  EXPECT_EQ(filter.Put(infos, "a"), "a");
+  EXPECT_EQ(filter.Put({}, "b<|e"), "b");
+  EXPECT_EQ(filter.Put({}, "nd|>c<|user|>d<"), "c<|user|>d");
+  EXPECT_EQ(filter.Put({}, "|enough"), "<|enough");
+  EXPECT_EQ(filter.Put({}, "<|end"), "");
+  EXPECT_EQ(filter.Take(), "<|end");
 }
 
 TEST(ChatTest, AMarkerThatTheLengthCutsOffIsNoText) {

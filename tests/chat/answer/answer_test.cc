@@ -4,6 +4,7 @@
 
 #include <set>
 
+#include "core/chat/answer/form_markers.h"
 #include "tests/chat/answer/goldens.h"
 
 namespace moed::chat {
@@ -57,6 +58,19 @@ TEST(Answer, ArgumentsComeAsTheyAreWritten) {
   gemma->Add("<|tool_call>call:get_weather{days:2,place:<|\"|>In the no<|", parts);
   gemma->End(parts);
   EXPECT_EQ(Shown(parts), "call(get_weather, , {\"days\": 2, \"place\": \"In the no<|)");
+}
+
+TEST(Answer, MarkersOfAForm) {
+  const auto markers = [](std::string_view name) {
+    const auto all = MarkersOf(FormatNamed(name));
+    return std::set<std::string>(all.begin(), all.end());
+  };
+  using testing::UnorderedElementsAre;
+  EXPECT_THAT(markers("hermes"), UnorderedElementsAre("<think>", "</think>", "<tool_call>", "</tool_call>"));
+  EXPECT_THAT(markers("harmony"), UnorderedElementsAre("<|start|>", "<|channel|>", "<|constrain|>", "<|message|>", "<|call|>",
+                                                       "<|return|>", "<|end|>"));
+  EXPECT_THAT(markers("ernie"), testing::IsSupersetOf({"<response>", "</response>", "<tool_call>"}));
+  for (const AnswerFormat& format : AnswerFormats()) EXPECT_EQ(MarkersOf(format).empty(), format.name == "plain") << format.name;
 }
 
 TEST(Answer, AMarkerThatTheLengthCutOffIsNoText) {
