@@ -28,6 +28,7 @@
 #include "server/http/openai/completions.h"
 #include "server/http/openai/models.h"
 #include "server/http/openai/reply.h"
+#include "server/http/openai/tokenize.h"
 #include "server/http/options.h"
 #include "server/http/page.h"
 #include "server/http/request_metrics.h"
@@ -98,6 +99,8 @@ std::vector<Route> MakeRoutes(Daemon& daemon, const ModelNames& models, ExpertWa
       {"POST", "/v1/messages/count_tokens", false, AnthropicError,
        [&](const auto& exchange) { HandleCountTokens(daemon, models, exchange); }, /*tensors=*/false, Scope::kInfer,
        kAnthropicId},
+      {"POST", "/tokenize", false, OpenAiError, [&](const auto& exchange) { HandleTokenize(daemon, models, exchange); }},
+      {"POST", "/detokenize", false, OpenAiError, [&](const auto& exchange) { HandleDetokenize(daemon, models, exchange); }},
       {"GET", "/v2", false, InferenceError, [](const auto& exchange) { exchange->Reply(DescribeServer()); }},
       {"GET", "/v2/health/live", true, InferenceError,
        [](const auto& exchange) { exchange->Reply({.body = "{\"live\":true}"}); }},

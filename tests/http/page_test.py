@@ -162,6 +162,12 @@ class RealDaemonTest(BrowserTest, ServedTest):
         colours = [self.browser.run(f"{place}({CANVAS}, {CANVAS}.placeOf({resident.index(formats)}))") for formats in (0, 1)]
         self.assertNotEqual(*colours)
 
+    def test_a_stream_may_say_that_it_goes_on(self) -> None:
+        self.open_ready()
+        stream = ': ping\n\ndata: {"a": 1}\n\n: ping\n\ndata: [DONE]\n\n'
+        heard = f"Array.fromAsync((await import('/page/events.js')).events(new Response({json.dumps(stream)})))"
+        self.assertEqual(self.browser.run(f"await {heard}"), [{"a": 1}])
+
     def test_cells_can_be_walked_by_keys(self) -> None:
         self.open_ready()
         self.browser.run("document.getElementById('map').focus()")

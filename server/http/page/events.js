@@ -51,6 +51,7 @@ export async function* events(answer) {
       const parts = (unread + value).split("\n\n");
       unread = parts.pop();
       for (const part of parts) {
+        if (part.startsWith(":")) continue; // a comment: the stream goes on
         const data = part.replace(/^data: /, "");
         if (data === "[DONE]") return;
         const event = JSON.parse(data);
