@@ -121,8 +121,8 @@ void GenerateFlags::Define(CLI::App& app) {
            AtLeast(0));
   Optional(app, "--temperature", &sampling, &Sampling::set_temperature, "0 = greedy; default 1", AnyNumber());
   Optional(app, "--top-k", &sampling, &Sampling::set_top_k, "sample among the k most probable; 0 = all", AtLeast(0));
-  Optional(app, "--top-p", &sampling, &Sampling::set_top_p, "nucleus sampling, (0, 1]", AnyNumber());
-  Optional(app, "--min-p", &sampling, &Sampling::set_min_p, "drop tokens below min-p times the highest probability, [0, 1)",
+  Optional(app, "--top-p", &sampling, &Sampling::set_top_p, "nucleus sampling, [0, 1]; 0 = greedy", AnyNumber());
+  Optional(app, "--min-p", &sampling, &Sampling::set_min_p, "drop tokens below min-p times the highest probability, [0, 1]",
            AnyNumber());
   Optional(app, "--repetition-penalty", &sampling, &Sampling::set_repetition_penalty, "> 0; 1 = off", AnyNumber());
   Optional(app, "--frequency-penalty", &sampling, &Sampling::set_frequency_penalty, "[-2, 2]", AnyNumber());
