@@ -199,9 +199,11 @@ class CallsTest(ScriptedDaemonTest):
         self.assertEqual(self.items(response), [{**REASONING, "status": "incomplete"}])
 
     def test_items_reach_the_daemon(self) -> None:
-        call = {"type": "function_call", "id": "fc", "name": "weather", "arguments": ARGUMENTS, "status": "completed"}
+        call: dict[str, Any] = {"type": "function_call", "id": "fc", "name": "weather", "arguments": ARGUMENTS}
+        call |= {"status": "completed", "parsed_arguments": {"place": "Oslo"}}  # the latter as openai-python adds it
         thought = {"type": "reasoning", "id": "rs", "summary": [], "content": [{"type": "reasoning_text", "text": "r"}]}
-        parts = [{"type": "output_text", "text": "So.", "annotations": [], "logprobs": []}, {"type": "refusal", "refusal": "No."}]
+        so = {"type": "output_text", "text": "So.", "annotations": [], "logprobs": [], "parsed": {"so": 1}}
+        parts = [so, {"type": "refusal", "refusal": "No."}]
         said = {"type": "message", "id": "m", "role": "assistant", "status": "completed", "phase": "commentary", "content": parts}
         given = [
             {"role": "developer", "content": "Be brief."},

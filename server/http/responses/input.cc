@@ -42,6 +42,7 @@ constexpr Parameter<Part> kText[] = {{"type", nullptr},
                                      {"text", kApplyText},
                                      {"annotations", nullptr},
                                      {"logprobs", nullptr},
+                                     {"parsed", nullptr},  // of openai-python: the text again
                                      {"prompt_cache_breakpoint", nullptr}};
 constexpr Parameter<Part> kRefusal[] = {{"type", nullptr}, {"refusal", kApplyText}};
 
@@ -107,6 +108,7 @@ constexpr Parameter<Item> kFunctionCall[] = {{"type", nullptr},
                                              {"name", ApplyField<&Item::name>},
                                              {"arguments", ApplyField<&Item::arguments>},
                                              {"call_id", ApplyField<&Item::call_id>},
+                                             {"parsed_arguments", nullptr},  // likewise
                                              {"id", nullptr},
                                              {"status", nullptr}};
 constexpr Parameter<Item> kFunctionCallOutput[] = {{"type", nullptr},       {"call_id", ApplyField<&Item::call_id>},
