@@ -46,6 +46,13 @@ absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeChannelCredentials
   return grpc::SslCredentials(options);
 }
 
+absl::Status CheckServerAddress(const std::string& text) {
+  const absl::StatusOr<Address> address = ParseSocketAddress(text);
+  MOED_RETURN_IF_ERROR(Annotate(address.status(), "bad server address"));
+  if (!address->path.empty() || address->port > 0) return absl::OkStatus();
+  return InvalidArgument("bad server address: \"", text, "\": a server's port is from 1 to 65535");
+}
+
 bool IsOfThisMachine(const std::string& address) {
   const auto parsed = ParseSocketAddress(address);
   return parsed.ok() && IsLocal(*parsed);

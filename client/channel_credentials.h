@@ -22,6 +22,10 @@ struct ClientTls {
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeChannelCredentials(const ClientTls& tls, const std::string& prefix,
                                                                                  grpc::ChannelArguments& arguments);
 
+// gRPC takes almost any string as a target and then waits: a typing error is told at once. INVALID_ARGUMENT says what an address
+// looks like.
+absl::Status CheckServerAddress(const std::string& address);
+
 // Loopback, and the paths of unix sockets: nobody listens on that way. `address`: host:port, [ipv6]:port or unix:PATH.
 bool IsOfThisMachine(const std::string& address);
 

@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/address.h"
 #include "core/base/status.h"
 #include "core/base/utf8.h"
 #include "google/rpc/error_details.pb.h"
@@ -56,14 +55,6 @@ absl::Status FromGrpc(const grpc::Status& status) {
   const bool unknown = status.error_code() == grpc::StatusCode::UNIMPLEMENTED && status.error_message().empty();
   const std::string message = unknown ? std::string(kNoSuchCall) : StrCat(status.error_message(), DetailText(status));
   return absl::Status(static_cast<absl::StatusCode>(status.error_code()), message);
-}
-
-// gRPC takes almost any string as a target and then waits; a typing error should be told at once.
-absl::Status CheckAddress(const std::string& text) {
-  const absl::StatusOr<Address> address = ParseSocketAddress(text);
-  MOED_RETURN_IF_ERROR(Annotate(address.status(), "bad server address"));
-  if (!address->path.empty() || address->port > 0) return absl::OkStatus();
-  return InvalidArgument("bad server address: \"", text, "\": a server's port is from 1 to 65535");
 }
 
 // gRPC ends the process at metadata with other characters.
@@ -146,7 +137,7 @@ Client::Client(std::shared_ptr<grpc::Channel> channel, const ClientOptions& opti
       control_(moe::v1::Control::NewStub(channel_)) {}
 
 absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const std::string& address, const ClientOptions& options) {
-  MOED_RETURN_IF_ERROR(CheckAddress(address));
+  MOED_RETURN_IF_ERROR(CheckServerAddress(address));
   MOED_RETURN_IF_ERROR(CheckToken(address, options));
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(options.max_receive_bytes);

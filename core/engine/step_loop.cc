@@ -239,7 +239,7 @@ std::unique_ptr<Sequence> StepLoop::Retire(LiveRequest& live, bool succeeded) {
   if (parts_.spill) sequence->on_disk = parts_.spill->TokensOnDisk(sequence->id);
   sequence->used_nanos = parts_.clock.NowNanos();
   if (!sequence->session.empty() && !sequence->tokens.empty()) {
-    parts_.provider.OnSequencePause(sequence->id);
+    if (sequence->begun) parts_.provider.OnSequencePause(sequence->id);
     return sequence;
   }
   if (UsesPrefixes(live)) RememberEnd(*sequence);

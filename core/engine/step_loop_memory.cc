@@ -86,7 +86,7 @@ void StepLoop::Preempt(LiveRequest& live) {
     RememberEnd(*live.sequence);
   }
   ReleaseMemory(live);
-  parts_.provider.OnSequencePause(live.sequence->id);
+  if (live.sequence->begun) parts_.provider.OnSequencePause(live.sequence->id);
   live.running = live.overtook = false;
   live.prompt_logprobs.clear();
   live.prompt_top.clear();

@@ -108,9 +108,10 @@ absl::Status CheckProtection(const Options& options) {
   for (const auto& [flag, address] : ServedAddresses(options)) {
     MOED_RETURN_IF_ERROR(CheckExposure(flag, address, options.access, options.insecure));
   }
-  for (const std::string& address : {options.server, options.control}) {
+  for (const auto& [flag, address] : {std::pair("--server", options.server), {"--control", options.control}}) {
+    MOED_RETURN_IF_ERROR(Annotate(CheckServerAddress(address), flag));
     if (options.insecure || !options.server_tls.ca.empty() || IsOfThisMachine(address)) continue;
-    return InvalidArgument("--server ", address, " is another machine, to which all of it would pass in plain text: ",
+    return InvalidArgument(flag, " ", address, " is another machine, to which all of it would pass in plain text: ",
                            "give --server-tls-ca FILE, or --insecure where nobody listens on that way");
   }
   return absl::OkStatus();

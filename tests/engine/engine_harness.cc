@@ -184,7 +184,14 @@ void NullProvider::OnSequenceStart(SequenceId session) {
 
 void NullProvider::OnSequenceEnd(SequenceId session) {
   EXPECT_EQ(live.erase(session), 1u) << "ended without a start";
+  paused.erase(session);
   ended.insert(session);
+}
+
+void NullProvider::OnSequencePause(SequenceId session) {
+  EXPECT_TRUE(live.contains(session)) << "paused without a start";
+  paused.insert(session);
+  ++pauses;
 }
 
 SequenceCounters NullProvider::sequence_counters(SequenceId session) const {

@@ -61,7 +61,11 @@ class NullProvider final : public ExpertProvider, private ActivationLender {
   ActivationLender* lender() override { return this; }
   void OnSequenceStart(SequenceId session) override;
   void OnSequenceEnd(SequenceId session) override;
-  void OnToken(SequenceId session, TokenId) override { ++computed[session]; }
+  void OnSequencePause(SequenceId session) override;
+  void OnToken(SequenceId session, TokenId) override {
+    ++computed[session];
+    paused.erase(session);
+  }
   void OnGateInput(SequenceId, LayerId, std::span<const float>) override {}
   void OnTokenGateInput(SequenceId, LayerId, std::span<const float>) override {}
   bool masks_router() const override { return false; }
@@ -72,7 +76,8 @@ class NullProvider final : public ExpertProvider, private ActivationLender {
   SequenceCounters sequence_counters(SequenceId session) const override;
 
   int given_back = 0;  // how often it was told that nothing is lent any more
-  std::set<SequenceId> live, ended;
+  int pauses = 0;
+  std::set<SequenceId> live, ended, paused;
   std::map<SequenceId, uint64_t> computed;
   std::map<SequenceId, SequenceCounters> lost;  // beside the hits, what a test says
 

@@ -66,6 +66,7 @@ TEST_P(StepEngineShapeTest, TokensAreThoseOfANaiveLoop) {
   EXPECT_LE(harness.model->max_step_tokens, GetParam().max_step_tokens);
   const EngineStats stats = harness.engine->Stats();
   EXPECT_EQ(stats.preemptions, static_cast<uint64_t>(preemptions));
+  EXPECT_EQ(harness.provider.pauses, preemptions) << "no conversation is kept";
   EXPECT_EQ(stats.generated_tokens, static_cast<uint64_t>(generated));
   EXPECT_EQ(stats.kv_pages_used, 0);
   EXPECT_TRUE(preemptions > 0 || GetParam().max_running <= 2 || GetParam().pages > 8) << "too few pages for all";

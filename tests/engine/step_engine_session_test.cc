@@ -53,6 +53,20 @@ TEST(StepEngineSessionTest, TheNextRequestContinuesAfterTheAnswer) {
   harness.ExpectClean();
 }
 
+TEST(StepEngineSessionTest, WhatIsKeptIsPausedUntilItGoesOn) {
+  Harness harness;
+  Conversation conversation{"s", {}};
+  conversation.Say(harness, Turn("s", "hello", 6));
+  EXPECT_EQ(harness.provider.paused, harness.provider.live);
+  std::set<SequenceId> paused;
+  auto again = harness.Submit(Turn("s", "more", 6));
+  again->on_tokens = [&] { paused = harness.provider.paused; };
+  harness.RunAll();
+  ASSERT_FALSE(again->infos.empty());
+  EXPECT_TRUE(paused.empty());
+  EXPECT_EQ(harness.provider.paused, harness.provider.live);
+}
+
 TEST(StepEngineSessionTest, TheEndingTokenIsNotPartOfTheConversation) {
   Harness harness;
   Conversation conversation{"s", {}};

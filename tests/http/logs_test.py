@@ -8,7 +8,7 @@ from typing import Any
 
 import grpc
 
-from tests.http.front import Front, front_of
+from tests.http.front import Front, front_of, front_of_nobody
 from tests.real_programs import RealProgramsTest, main
 from tools.daemon import ROOT, Daemon, pack_demo, running
 from tools.server_process import wait_until
@@ -81,6 +81,29 @@ class LogsTest(RealProgramsTest):
             for log in (front.log(), daemon.log()):
                 self.assertNotIn("quokka", log)
                 self.assertNotIn("xxx", log)
+
+    def test_probes_that_go_well_have_no_lines(self) -> None:
+        asked = [("/healthz", 200), ("/metrics", 200), ("/readyz", 503), ("/v1/models", 503)]
+        for level, lines in (("info", asked[2:]), ("debug", asked)):
+            with self.subTest(level), front_of_nobody(self.binaries, "--log-level", level) as front:
+                for path, status in asked:
+                    self.assertEqual(front.get(path)[0], status, path)
+                found: list[tuple[str, int]] = []
+
+                def whole(front: Front = front, found: list[tuple[str, int]] = found, count: int = len(lines)) -> bool:
+                    found[:] = [(line["path"], line["status"]) for line in front.requests_logged()]
+                    return len(found) >= count
+
+                wait_until(whole, "the lines", WAIT_SECONDS)
+                self.assertEqual(found, lines)
+
+    def test_an_address_of_the_daemon_that_is_none(self) -> None:
+        for flag in ("--server", "--control"):
+            for address in ("localhost", "http://127.0.0.1:51051", "127.0.0.1:0"):
+                with self.subTest(flag, address=address):
+                    ended = self.run_program("moed-http", flag, address, "--insecure")
+                    self.assertEqual(ended.returncode, 2)
+                    self.assertRegex(ended.stderr, f'{flag}: bad server address: "{address}".* port')
 
 
 if __name__ == "__main__":

@@ -45,7 +45,6 @@ NextUse::NextUse(const ExpertModelShape& context)
     : index_(context.moe_layers, context.experts_per_layer, 1),
       experts_(static_cast<size_t>(context.experts_per_layer)),
       top_k_(static_cast<float>(context.top_k)),
-      encoder_positions_(context.encoder_positions()),
       leading_(kTellers.Leading(context, Distances(context))),
       features_(index_.size() * kFeatures),
       frequency_(index_.size()),
@@ -294,16 +293,14 @@ void NextUse::LearnWeights(int position) {
 
 // What this visit's tokens show is learned for the tokens before them.
 void NextUse::LearnTable(int position) {
-  const bool first = position == 0 || position == encoder_positions_;
-  const bool last = position + 1 == index_.layers() || position + 1 == encoder_positions_;
   for (const TokenRouting* token : tokens_) {
     if (token->before.value() < 0) continue;
-    const int row = first ? after_token_.FindOrAdd(token->before) : after_token_.Find(token->before);
+    const int row = after_token_.FindAt(position, token->before);
     if (row == TokenTable::kNoRow) continue;
     for (size_t e = 0; e < experts_; ++e) token_targets_[e] = kDiscount * values_[e];
     for (const ExpertChoice& choice : token->choices) token_targets_[static_cast<size_t>(choice.expert)] = 1;
     after_token_.Learn(row, position, token->choices, token_targets_, Unseen(position));
-    if (last) after_token_.CountOccurrence(row);
+    after_token_.CountAt(position, row);
   }
 }
 

@@ -112,7 +112,6 @@ class NextUse {
   const ExpertIndex index_;
   const size_t experts_;
   const float top_k_;
-  const int encoder_positions_;
   const size_t leading_;  // choices of a token, its first ones, that tell of other layers
 
   std::vector<float> features_;      // (layers, kFeatures, experts), as of the last visit

@@ -23,6 +23,7 @@ float ValueOf(uint8_t entry) { return static_cast<float>(entry) * (1 / 255.f); }
 
 TokenTable::TokenTable(const ExpertModelShape& shape, size_t max_bytes, float base_weight)
     : layers_(shape.moe_layers.size()),
+      encoder_positions_(shape.encoder_positions()),
       experts_(static_cast<size_t>(shape.experts_per_layer)),
       kept_(KeptOf(shape)),
       base_weight_(base_weight) {

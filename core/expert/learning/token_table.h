@@ -38,6 +38,14 @@ class TokenTable final : private LearnedRows {
   // How often the row was learned from; confidence grows with it, up to kMostOccurrences.
   int occurrences(int row) const { return std::min(rows_[static_cast<size_t>(row)].occurrences, kMostOccurrences); }
   void CountOccurrence(int row);
+  // Of a token that passes this layer: its row comes with the first layer that it passes, and is counted at the last one. Those
+  // are an encoder's layers, or the others.
+  int FindAt(int position, TokenId token) {
+    return position == 0 || position == encoder_positions_ ? FindOrAdd(token) : Find(token);
+  }
+  void CountAt(int position, int row) {
+    if (position + 1 == static_cast<int>(layers_) || position + 1 == encoder_positions_) CountOccurrence(row);
+  }
 
   // Moves a layer's values towards `targets` (experts). Who was chosen and has no entry takes the lowest one.
   void Learn(int row, int position, std::span<const ExpertChoice> chosen, std::span<const float> targets, const Unseen& unseen);
@@ -88,6 +96,7 @@ class TokenTable final : private LearnedRows {
   void Take(std::span<const std::byte> bytes) override;
 
   const size_t layers_;
+  const int encoder_positions_;
   const size_t experts_;
   const size_t kept_;  // entries of a layer
   const float base_weight_;

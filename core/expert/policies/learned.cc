@@ -11,11 +11,11 @@
 namespace moed {
 namespace {
 
-constexpr float kAbsent = 2;  // more than any value
+constexpr float kAbsent = 2;       // more than any value
+constexpr float kUseless = 1e-6f;  // less than any; not 0, since candidates are divided by it
 // Of wishes: less likely ones, and those worth little more than who leaves for them, are reads for nothing.
 constexpr float kLeastWish = 0.4f;
 constexpr float kWorthMore = 1.5f;
-constexpr float kUseless = 1e-6f;  // less than any; not 0, since candidates are divided by it
 
 // The place of the lowest number, the first of equals. Lane by lane, so that compilers compare several at once.
 size_t LowestOf(std::span<const float> numbers) {

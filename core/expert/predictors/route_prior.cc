@@ -42,7 +42,6 @@ RoutePrior::RoutePrior(const ExpertModelShape& context)
     : index_(context.moe_layers, context.experts_per_layer, 1),
       experts_(static_cast<size_t>(context.experts_per_layer)),
       top_k_(static_cast<size_t>(std::min(context.top_k, context.experts_per_layer))),
-      encoder_positions_(context.encoder_positions()),
       frequency_(index_.size(), static_cast<float>(top_k_) / static_cast<float>(experts_)),
       odds_(index_.size(), LogOdds(static_cast<float>(top_k_) / static_cast<float>(experts_), kLeast)),
       shared_(kFirstWeights),
@@ -171,12 +170,10 @@ void RoutePrior::LearnTables(int position, const TokenRouting& token, Sequence& 
 }
 
 void RoutePrior::LearnUsed(int position, const TokenRouting& token, Sequence& sequence) {
-  const bool first = position == 0 || position == encoder_positions_;
-  const bool last = position + 1 == index_.layers() || position + 1 == encoder_positions_;
-  const int row = first ? of_token_.FindOrAdd(token.token) : of_token_.Find(token.token);
+  const int row = of_token_.FindAt(position, token.token);
   if (row != TokenTable::kNoRow) {
     of_token_.Learn(row, position, token.choices, used_, Unseen(position));
-    if (last) of_token_.CountOccurrence(row);
+    of_token_.CountAt(position, row);
   }
   LearnFrequency(position);
   float* use = &sequence.use[At(position)];

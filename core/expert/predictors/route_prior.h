@@ -110,7 +110,6 @@ class RoutePrior {
   const ExpertIndex index_;
   const size_t experts_;
   const size_t top_k_;
-  const int encoder_positions_;
   std::vector<float> frequency_;  // (layers, experts)
   std::vector<float> odds_;       // (layers, experts): its log odds
   Weights shared_;

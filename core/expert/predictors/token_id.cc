@@ -27,7 +27,6 @@ class TokenIdPredictor final : public ExpertPredictor {
   explicit TokenIdPredictor(const PartContext& context)
       : index_(context.model.moe_layers, context.model.experts_per_layer, 1),
         experts_(static_cast<size_t>(context.model.experts_per_layer)),
-        encoder_positions_(context.model.encoder_positions()),
         frequency_(index_.size(), static_cast<float>(context.model.top_k) / static_cast<float>(experts_)),
         of_token_(context.model, context.model.table_bytes, kTableBase),
         nobody_(experts_),
@@ -95,19 +94,16 @@ class TokenIdPredictor final : public ExpertPredictor {
     std::ranges::fill(used_, 0.f);
     for (const ExpertChoice& choice : token.choices) used_[static_cast<size_t>(choice.expert)] = 1;
     const std::span<float> frequency = std::span(frequency_).subspan(At(position), experts_);
-    const bool first = position == 0 || position == encoder_positions_;
-    const bool last = position + 1 == index_.layers() || position + 1 == encoder_positions_;
-    const int row = first ? of_token_.FindOrAdd(token.token) : of_token_.Find(token.token);
+    const int row = of_token_.FindAt(position, token.token);
     if (row != TokenTable::kNoRow) {
       of_token_.Learn(row, position, token.choices, used_, Unseen(position));
-      if (last) of_token_.CountOccurrence(row);
+      of_token_.CountAt(position, row);
     }
     for (size_t e = 0; e < experts_; ++e) frequency[e] += (used_[e] - frequency[e]) * kFrequencyRate;
   }
 
   const ExpertIndex index_;
   const size_t experts_;
-  const int encoder_positions_;
   std::vector<float> frequency_;  // (layers, experts)
   TokenTable of_token_;
   absl::flat_hash_map<SequenceId, TokenId> decoding_;  // the token that is computed

@@ -1,6 +1,9 @@
 #include "server/http/transport/access_log.h"
 
+#include <algorithm>
+#include <iterator>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "nlohmann/json.hpp"
@@ -16,6 +19,12 @@ constexpr size_t kShownPathBytes = 128;
 
 bool IsStrangersMistake(const AccessRecord& record) {
   return record.token.empty() && record.status / 100 == 4 && record.status != 409 && record.status != 429;
+}
+
+// Probes and scrapes come every few seconds and say nothing while they go well.
+bool IsRoutine(const AccessRecord& record) {
+  constexpr std::string_view kPaths[] = {"/healthz", "/readyz", "/metrics"};
+  return record.status == 200 && std::ranges::find(kPaths, record.path) != std::end(kPaths);
 }
 
 }  // namespace
@@ -37,14 +46,15 @@ AccessLog::~AccessLog() = default;
 
 void AccessLog::Write(const AccessRecord& record) {
   if (count_) count_(record);
-  if (!impl_->logger->should_log(spdlog::level::info)) return;
+  const auto level = IsRoutine(record) ? spdlog::level::debug : spdlog::level::info;
+  if (!impl_->logger->should_log(level)) return;
   uint64_t left_out = 0;
   if (IsStrangersMistake(record)) {
     const std::optional<uint64_t> taken = refused_.Take();
     if (!taken) return;
     left_out = *taken;
   }
-  impl_->logger->info("access " + Line(record, left_out));
+  impl_->logger->log(level, "access " + Line(record, left_out));
 }
 
 std::string AccessLog::Line(const AccessRecord& record, uint64_t left_out) {

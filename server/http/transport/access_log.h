@@ -27,7 +27,7 @@ struct AccessRecord {
 
 // Thread-safe. Never blocks: lines are written by a thread of their own, and when it falls behind the oldest are dropped. Of
 // requests that are wrong (4xx, but 409 and 429) and have no token that is known ten a second have a line; that of the next says
-// how many had none.
+// how many had none. /healthz, /readyz and /metrics have lines at the level "debug" as long as they are 200.
 class AccessLog {
  public:
   // `count` is told of every request, in its thread, whether or not it has a line; may be empty.
