@@ -14,14 +14,14 @@ absl::StatusOr<std::span<std::byte>> ExpertCache::Lend(uint64_t bytes) {
   bytes = RoundUp(bytes, kPageBytes);
   MOED_CHECK(left_ == 0);
   CountedLock lock(mutex_);
-  held_ = false;  // the step that relied on where everything lies has ended, if only in failing
+  const bool held = std::exchange(held_, false);  // the step that relied on where everything lies has failed
   SlotPool& pool = room_.pool();
   const bool returned = bytes == 0 && pool.lends();
   room_.Lend(bytes);
   RetryAnchored();
   if (returned && !filler_.over()) filler_.Restart();  // some of what it had read has left
   if (bytes == 0) {
-    if (returned || idle_reads_left_) StartIdleReads();
+    if (returned || held || idle_reads_left_) StartIdleReads();
     return std::span<std::byte>();
   }
   MOED_ASSIGN_OR_RETURN(const std::span<std::byte> lent, pool.Lent());
