@@ -95,7 +95,7 @@ class LogsTest(RealProgramsTest):
                     return len(found) >= count
 
                 wait_until(whole, "the lines", WAIT_SECONDS)
-                self.assertEqual(found, lines)
+                self.assertCountEqual(found, lines)
 
     def test_an_address_of_the_daemon_that_is_none(self) -> None:
         for flag in ("--server", "--control"):

@@ -345,8 +345,12 @@ def conversations_as_long_as_allowed(attacker: Attacker) -> None:
 
 def formats(attacker: Attacker) -> None:
     """Schemas and expressions that are deep, explode when compiled, or explode when followed."""
-    for schema in (b'{"items":' * 7_000, b'{"type":"string","minLength":65000}', b'{"enum":[' + b"1," * 30_000 + b"1]}"):
+    for schema in (b'{"items":' * 7_000, b'{"type":"string","minLength":65000}'):
         assert refused(attacker.send("Generate", TEXT + nested(12, nested(1, schema)), 16))
+    many = b",".join(b"%d" % (i * 7919 % 99_991) for i in range(10_000))
+    deep = b",".join(b'"%s"' % (b"a" * i) for i in range(350))
+    for values in (b"1," * 30_000 + b"1", many, deep):
+        attacker.send("Generate", TEXT + nested(12, nested(1, b'{"enum":[' + values + b"]}")), 16)
     for regex in (b"(" * 60_000, b"((a{1000}){1000}){1000}", b"x" * 70_000):
         assert refused(attacker.send("Generate", TEXT + nested(12, nested(2, regex)), 16))
     for regex in (b"[a-z]{9000}", b"(a|b)*a(a|b){400}", b"(((a{0,200}){0,20})(a|b)*)*b", b"([a-zA-Z ]{1,40} ){2,30}"):
