@@ -13,6 +13,7 @@ class PassingProvider : public ExpertProvider {
   explicit PassingProvider(ExpertProvider& next) : next_(next) {}
   void OnSequenceStart(SequenceId s) override { next_.OnSequenceStart(s); }
   void OnSequenceEnd(SequenceId s) override { next_.OnSequenceEnd(s); }
+  void OnSequencePause(SequenceId s) override { next_.OnSequencePause(s); }
   void OnToken(SequenceId s, TokenId t) override { next_.OnToken(s, t); }
   void OnGateInput(SequenceId s, LayerId l, std::span<const float> h) override { next_.OnGateInput(s, l, h); }
   void OnTokenGateInput(SequenceId s, LayerId l, std::span<const float> h) override { next_.OnTokenGateInput(s, l, h); }
