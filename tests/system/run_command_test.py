@@ -418,7 +418,7 @@ class RunCommandTest(RealProgramsTest):
     def test_a_daemon_that_dies_ends_it_and_its_log_is_named(self) -> None:
         with self.conversation() as terminal:
             for process in self.processes():
-                with contextlib.suppress(FileNotFoundError):  # one that ended by itself
+                with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # one that ended by itself
                     if b"--listen" in pathlib.Path(f"/proc/{process}/cmdline").read_bytes():
                         os.kill(process, signal.SIGKILL)
             terminal.wait_for("was killed")

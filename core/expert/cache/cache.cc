@@ -132,7 +132,7 @@ GuessingPace ExpertCache::BeginLayer(const LayerRouting& routing, const DemandSe
     if (experts_done_nanos_) timing_.OnExpertsDone(*std::exchange(experts_done_nanos_, {}), stalled_nanos_);
     resolve(residency_, timing_);
     held_ = false;
-    const auto gap = between_tokens_ ? PrefetchPace::kBetweenTokens : PrefetchPace::kWithinToken;
+    const auto gap = turn_.number() > 0 && IsLast(turn_.layer()) ? PrefetchPace::kBetweenTokens : PrefetchPace::kWithinToken;
     between_tokens_ = false;
     turn_.Begin(routing.layer, demand.phase(), demand.sequences());
     if (cooperation_) cooperation_->BeginLayer(static_cast<int>(routing.tokens.size()));
@@ -224,8 +224,7 @@ void ExpertCache::LayerRouted(const LayerRouting& routing, const DemandSet& dema
   policy_->OnRouted(routing);
   statistics_.CountGuesses(routing.layer, demand, guesses, budget.min_probability);
   if (budget.keep_guessed) KeepGuessed(guesses, FarthestLayer(residency_, guesses, budget));
-  between_tokens_ =
-      budget.between_tokens && turn_.phase() == Phase::kDecode && turn_.layer() == store_.description().moe_layers.back();
+  between_tokens_ = budget.between_tokens && turn_.phase() == Phase::kDecode && IsLast(turn_.layer());
   if (!guesses.empty() && !turn_.waiting()) guesses_.Plan(PlanPrefetch(residency_, guesses, budget), budget);
   StartGuesses();
 }

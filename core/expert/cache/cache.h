@@ -227,6 +227,7 @@ class ExpertCache final : Loader::Listener, SlotOwner {
   void RunCancels(const Cancels& cancels) ABSL_LOCKS_EXCLUDED(mutex_);
 
   const ExpertIndex& index() const { return residency_.index(); }
+  bool IsLast(LayerId layer) const { return index().Position(layer) + 1 == index().layers(); }
 
   const StoreReader& store_;
   const Clock& clock_;
@@ -259,7 +260,8 @@ class ExpertCache final : Loader::Listener, SlotOwner {
   int64_t stalled_nanos_ ABSL_GUARDED_BY(mutex_) = 0;     // all waits so far
   uint64_t given_up_bytes_ ABSL_GUARDED_BY(mutex_) = 0;   // counted of what was read of cancelled reads
   bool demands_reading_ ABSL_GUARDED_BY(mutex_) = false;  // the current layer's, until the last of them has arrived
-  bool between_tokens_ ABSL_GUARDED_BY(mutex_) = false;   // until the next layer begins, what the policy wishes for is read
+  // Until the next layer begins, or one of them fails, what the policy wishes for is read.
+  bool between_tokens_ ABSL_GUARDED_BY(mutex_) = false;
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;
   bool resizing_ ABSL_GUARDED_BY(mutex_) = false;  // nothing is read ahead
   bool held_ ABSL_GUARDED_BY(mutex_) = false;      // likewise: a step relies on where everything lies

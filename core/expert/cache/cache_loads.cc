@@ -282,6 +282,7 @@ void ExpertCache::CountGivenUp(const Slot& slot) {
 void ExpertCache::Fail(Slot& slot, absl::Status status) {
   const bool cancelled = slot.cancelling && absl::IsCancelled(status);
   if (!cancelled && !closing_) statistics_.CountFailedLoad(status);
+  if (!cancelled && slot.unused_guess && slot.wished) between_tokens_ = false;  // or it would be wished for again, at once
   if (slot.unused_guess) EndGuess(slot, cancelled ? PrefetchOutcome::kCancelled : PrefetchOutcome::kWasted);
   ForgetInOrder(slot);
   filler_.Arrived(slot);

@@ -131,6 +131,22 @@ TEST_F(Wish, EndsWithItsLayer) {
   }
 }
 
+// Nor others, until a token has shown that the store is read.
+TEST_F(Wish, OneThatCannotBeReadIsNotWishedForAgain) {
+  auto provider = Make({kWish, {kThird, 7}}, 50);
+  RunDemand(*provider, kThird, 5);
+  const size_t submitted = reads_.submitted().size();
+  ASSERT_TRUE(reads_.CompleteNext(absl::DataLossError("torn")));
+  while (!reads_.pending().empty()) ASSERT_TRUE(reads_.CompleteNext());
+  EXPECT_EQ(reads_.submitted().size(), submitted);
+  EXPECT_EQ(provider->Stats().failed_loads, 1u);
+  RunDemand(*provider, kFirst, 5);
+  RunDemand(*provider, kSecond, 7);
+  RunDemand(*provider, kThird, 4);
+  EXPECT_THAT(reads_.pending(), ElementsAre(Piece(kSecond, 6, 0), Piece(kSecond, 6, 1)));
+  Drain(*provider, reads_);
+}
+
 TEST_F(Wish, IsNobodysInAPromptNorWithoutTrueProbabilities) {
   auto paced = Make({kWish}, 50);
   RunDemand(*paced, kThird, 5, Phase::kPrefill);
