@@ -200,7 +200,7 @@ class ChangingFleet(EnvoyCase):
 
         # Killed: its streams fail and say so; what comes afterwards is answered by the others.
         boxes[1].front.close()
-        owned = boxes[1].sessions() - new.sessions()  # what has moved is still listed where it was
+        owned = boxes[1].sessions() - boxes[2].sessions() - new.sessions()  # what has moved is still listed where it was
         load = self.load(client, tokens=400)
         before = boxes[1].answered()
         wait_until(lambda: boxes[1].answered() > before, "answers of the box", WAIT_SECONDS)
