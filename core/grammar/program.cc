@@ -45,8 +45,7 @@ Pc ProgramBuilder::Literal(std::string_view text, Pc next) {
 
 Pc ProgramBuilder::OneOf(std::vector<std::string> texts, Pc next) {
   std::ranges::sort(texts);
-  const auto again = std::ranges::unique(texts);
-  texts.erase(again.begin(), again.end());
+  texts.erase(std::unique(texts.begin(), texts.end()), texts.end());
   return texts.empty() ? kDead : OneOfSorted(texts, 0, next);
 }
 
