@@ -67,17 +67,13 @@ class SilenceTest(RealProgramsTest):
             self.daemon.speaks.set()
             return answer.read()
 
-    def test_a_stream_goes_on_after_its_pings(self) -> None:
-        for path, body, ping in FORMS:
-            with self.subTest(path):
-                self.assertIn(b'"A fox."', self.heard(path, body, ping))
-
-    def test_what_fails_after_a_ping_is_the_last_event(self) -> None:
-        self.daemon.fails = True
+    def test_a_stream_goes_on_after_its_pings_and_a_failure_is_its_last_event(self) -> None:
         self.addCleanup(setattr, self.daemon, "fails", False)
-        for path, body, ping in FORMS:
-            with self.subTest(path):
-                self.assertIn(b"the daemon is ending", self.heard(path, body, ping))
+        for fails, words in ((False, b'"A fox."'), (True, b"the daemon is ending")):
+            self.daemon.fails = fails
+            for path, body, ping in FORMS:
+                with self.subTest(path, fails=fails):
+                    self.assertIn(words, self.heard(path, body, ping))
 
     def test_what_fails_before_has_a_status(self) -> None:
         self.daemon.fails = True

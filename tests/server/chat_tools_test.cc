@@ -88,6 +88,15 @@ TEST(ChatTest, AnAnswerThatMustCallHasNoFormat) {
   EXPECT_TRUE(MayBe(chat.seen, R"(<tool_call>{"name": "f", "arguments": {}}</tool_call>)"));
 }
 
+// Of the tool "f".
+ChatRequest ACallAskedFor(const char* schema) {
+  ChatRequest request = Said("Hello");
+  request.add_tools()->set_name("f");
+  request.mutable_tools(0)->set_parameters(schema);
+  request.mutable_tool_choice()->set_kind(moe::v1::ToolChoice::REQUIRED);
+  return request;
+}
+
 TEST(ChatTest, AToolWithoutParametersIsCalledWithoutArguments) {
   ChatServer chat("{{ messages[0].content }}<tool_call></tool_call>");
   const std::pair<const char*, bool> kSchemas[] = {
@@ -98,10 +107,7 @@ TEST(ChatTest, AToolWithoutParametersIsCalledWithoutArguments) {
       {R"({"type": "object", "patternProperties": {"^x$": {}}})", true},
       {R"({"anyOf": [{"type": "object"}]})", true}};
   for (const auto& [schema, any] : kSchemas) {
-    ChatRequest request = Said("Hello");
-    request.add_tools()->set_name("f");
-    request.mutable_tools(0)->set_parameters(schema);
-    request.mutable_tool_choice()->set_kind(moe::v1::ToolChoice::REQUIRED);
+    ChatRequest request = ACallAskedFor(schema);
     const grpc::Status status = chat.Chat(request);
     ASSERT_TRUE(status.ok()) << status.error_message();
     EXPECT_TRUE(MayBe(chat.seen, R"(<tool_call>{"name": "f", "arguments": {}}</tool_call>)")) << schema;
@@ -112,10 +118,7 @@ TEST(ChatTest, AToolWithoutParametersIsCalledWithoutArguments) {
 TEST(ChatTest, ASchemaThatCannotBeHeldIsAnErrorOfStrictToolsAlone) {
   ChatServer chat("{{ messages[0].content }}<tool_call></tool_call>");
   for (const char* schema : {R"({"properties": {"x": {"not": {}}}})", R"({"type": "array"})"}) {
-    ChatRequest request = Said("Hello");
-    request.add_tools()->set_name("f");
-    request.mutable_tools(0)->set_parameters(schema);
-    request.mutable_tool_choice()->set_kind(moe::v1::ToolChoice::REQUIRED);
+    ChatRequest request = ACallAskedFor(schema);
     const grpc::Status status = chat.Chat(request);
     ASSERT_TRUE(status.ok()) << status.error_message();
     EXPECT_TRUE(MayBe(chat.seen, R"(<tool_call>{"name": "f", "arguments": {"x":1}}</tool_call>)")) << schema;
