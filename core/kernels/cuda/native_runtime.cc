@@ -2,6 +2,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstdint>
+#include <cstring>
 #include <memory>
 #include <string_view>
 #include <utility>
@@ -143,10 +145,40 @@ class CudaStream final : public DeviceStream {
   Matmul& matmul_;
 };
 
+// What cannot be made leaves the device well.
+absl::Status Made(cudaError_t error, std::string_view what) {
+  if (error == cudaSuccess) return absl::OkStatus();
+  cudaGetLastError();
+  return CudaStatus(error, what);
+}
+
 absl::StatusOr<Buffer> Adopted(cudaError_t error, void* data, size_t bytes, MemoryKind kind, Buffer::Deleter deleter) {
-  if (error == cudaSuccess) return Buffer::Adopt(static_cast<std::byte*>(data), bytes, kind, deleter);
-  cudaGetLastError();  // an allocation that fails leaves the device well
-  return CudaStatus(error, StrCat(bytes, " bytes of memory"));
+  MOED_RETURN_IF_ERROR(Made(error, StrCat(bytes, " bytes of memory")));
+  return Buffer::Adopt(static_cast<std::byte*>(data), bytes, kind, deleter);
+}
+
+absl::StatusOr<Buffer> AllocatePinned(size_t bytes) {
+  void* data = nullptr;
+  const cudaError_t error = cudaHostAlloc(&data, bytes, cudaHostAllocPortable | cudaHostAllocMapped);
+  return Adopted(error, data, bytes, MemoryKind::kPinned, [](std::byte* pinned, size_t) { cudaFreeHost(pinned); });
+}
+
+bool BeginsPage(const std::byte* data) { return reinterpret_cast<uintptr_t>(data) % kPageBytes == 0; }
+
+// The same from the first page on of what the driver gives: its small pieces may begin within one. Where such a piece begins
+// stands right before that page.
+absl::StatusOr<Buffer> AllocatePinnedPages(size_t bytes) {
+  MOED_ASSIGN_OR_RETURN(Buffer whole, AllocatePinned(bytes));
+  if (BeginsPage(whole.data())) return whole;
+  void* piece = nullptr;
+  const cudaError_t error = cudaHostAlloc(&piece, bytes + 2 * kPageBytes, cudaHostAllocPortable | cudaHostAllocMapped);
+  const uintptr_t begin = RoundUp(reinterpret_cast<uintptr_t>(piece) + sizeof(piece), kPageBytes);
+  if (error == cudaSuccess) std::memcpy(reinterpret_cast<void*>(begin - sizeof(piece)), &piece, sizeof(piece));
+  return Adopted(error, reinterpret_cast<void*>(begin), bytes, MemoryKind::kPinned, [](std::byte* pinned, size_t) {
+    void* first = nullptr;
+    std::memcpy(&first, pinned - sizeof(first), sizeof(first));
+    cudaFreeHost(first);
+  });
 }
 
 class CudaRuntime final : public DeviceRuntime {
@@ -159,25 +191,20 @@ class CudaRuntime final : public DeviceRuntime {
   absl::StatusOr<Buffer> Allocate(size_t bytes, MemoryKind kind) override {
     if (kind == MemoryKind::kHost) return Buffer::Allocate(bytes);
     if (bytes == 0) return InvalidArgument("memory of 0 bytes");
+    if (kind == MemoryKind::kPinned) return AllocatePinnedPages(bytes);
     void* data = nullptr;
-    if (kind == MemoryKind::kPinned) {
-      const cudaError_t error = cudaHostAlloc(&data, bytes, cudaHostAllocPortable | cudaHostAllocMapped);
-      return Adopted(error, data, bytes, kind, [](std::byte* pinned, size_t) { cudaFreeHost(pinned); });
-    }
     const cudaError_t error = kind == MemoryKind::kManaged ? cudaMallocManaged(&data, bytes) : cudaMalloc(&data, bytes);
     return Adopted(error, data, bytes, kind, [](std::byte* memory, size_t) { cudaFree(memory); });
   }
 
   absl::StatusOr<std::unique_ptr<DeviceStream>> MakeStream() override {
     cudaStream_t stream = nullptr;
-    health_.Note(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "a stream");
-    if (stream == nullptr) return health_.status();
+    MOED_RETURN_IF_ERROR(Made(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "a stream"));
     return std::make_unique<CudaStream>(stream, health_, matmul_);
   }
   absl::StatusOr<std::unique_ptr<ReadyEvent>> MakeEvent() override {
     cudaEvent_t event = nullptr;
-    health_.Note(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "an event");
-    if (event == nullptr) return health_.status();
+    MOED_RETURN_IF_ERROR(Made(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "an event"));
     return std::make_unique<CudaEvent>(event);
   }
 
@@ -191,9 +218,8 @@ class CudaRuntime final : public DeviceRuntime {
     }
     if (error == cudaSuccess) error = cudaGraphInstantiate(&made, graph, 0);
     if (graph != nullptr) cudaGraphDestroy(graph);
-    if (error == cudaSuccess) return std::make_unique<CudaGraph>(made);
-    cudaGetLastError();  // what was not made leaves the device well
-    return CudaStatus(error, StrCat("a graph of ", launches.size(), " launches"));
+    MOED_RETURN_IF_ERROR(Made(error, StrCat("a graph of ", launches.size(), " launches")));
+    return std::make_unique<CudaGraph>(made);
   }
 
   absl::Status OpenMatmul() override {
