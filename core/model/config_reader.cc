@@ -82,7 +82,6 @@ constexpr std::string_view kHarmless[] = {
     "use_cache",
 };
 
-// Python writes infinity as a word that JSON does not have, transformers 5 as an object.
 std::string WithInfinityAsObject(std::string_view text) {
   constexpr std::string_view kWord = "Infinity", kObject = R"({"__float__": "Infinity"})";
   std::string result;
@@ -102,8 +101,12 @@ std::string WithInfinityAsObject(std::string_view text) {
 
 }  // namespace
 
+absl::StatusOr<Json> ParseConfigJson(std::string_view name, std::string_view text) {
+  return ParseForeignJson<Json>(name, WithInfinityAsObject(text));
+}
+
 absl::StatusOr<ConfigReader> ConfigReader::Parse(std::string name, std::string_view text) {
-  MOED_ASSIGN_OR_RETURN(Json root, ParseForeignJson<Json>(name, WithInfinityAsObject(text)));
+  MOED_ASSIGN_OR_RETURN(Json root, ParseConfigJson(name, text));
   if (!root.is_object()) return InvalidArgument(name, ": the top level is no object");
   return ConfigReader(std::move(name), std::move(root));
 }

@@ -17,6 +17,10 @@
 
 namespace moed {
 
+// The text of `name`, in which Python writes infinity as a word that JSON does not have: as the object that transformers 5
+// writes.
+absl::StatusOr<nlohmann::json> ParseConfigJson(std::string_view name, std::string_view text);
+
 class ConfigReader {
  public:
   // `name` ("config.json") appears in every message.

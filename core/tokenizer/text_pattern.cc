@@ -30,7 +30,18 @@ constexpr std::array<std::string_view, 8> kGroups = {"(?:", "(?i:", "(?=", "(?!"
 constexpr std::array<std::string_view, 14> kFoldsOfSeveral = {
     "ss", "ff", "fi", "fl", "st", "\u00df", "\u1e9e", "\ufb00", "\ufb01", "\ufb02", "\ufb03", "\ufb04", "\ufb05", "\ufb06"};
 
-constexpr std::string_view kPlainEscapes = "nrtfv\\.[](){}*+?^$|/-&~#'\"!@%,:;<>=_ ";
+constexpr std::string_view kPlainEscapes = "Gnrtfv\\.[](){}*+?^$|/-&~#'\"!@%,:;<>=_ ";
+
+// Patterns that look at the rest of a run of digits from each of them, which takes the square of its length; and the same
+// matches, where a search begins after the match before, in proportion to it.
+constexpr struct {
+  std::string_view pattern, proportional;
+} kProportional[] = {{R"(\d{1,3}(?=(?:\d{3})*\b))", R"((?<!\d)\d{1,3}(?=(?:\d{3})*+\b)|\G(?<=\d)\d{3})"}};
+
+std::string_view Proportional(std::string_view pattern) {
+  const auto row = std::ranges::find(kProportional, pattern, [](const auto& each) { return each.pattern; });
+  return row == std::end(kProportional) ? pattern : row->proportional;
+}
 
 std::string_view NewerThanPcre2(std::string_view name) {
   const auto row = std::ranges::find(kNewerCharacters, name, &NewerCharacters::name);
@@ -150,6 +161,11 @@ class Respeller {
       AppendProperty("Nd", "Nd", escaped == 'D');
       return absl::OkStatus();
     }
+    if (escaped == 'w' || (escaped == 'b' && !in_class_)) {
+      rest_.remove_prefix(2);
+      AppendWord(escaped == 'b');
+      return absl::OkStatus();
+    }
     std::string respelled;
     if (escaped == 's') respelled = in_class_ ? std::string(kWhiteSpaceInClass) : StrCat("[", kWhiteSpaceInClass, "]");
     if (escaped == 'S') respelled = in_class_ ? "\\P{White_Space}" : StrCat("[^", kWhiteSpaceInClass, "]");
@@ -177,6 +193,32 @@ class Respeller {
     AppendProperty(name, StrCat(category ? "" : "sc:", name), negated != (rest_[1] == 'P'));
     rest_.remove_prefix(end + 1);
     return absl::OkStatus();
+  }
+
+  // A character of a word, or the border between one and none.
+  void AppendWord(bool border) {
+    if (in_class_) return AppendWordCharacters();
+    const auto append = [this](std::string_view before, std::string_view after) {
+      out_ += StrCat(before, "[");
+      in_class_ = true;
+      AppendWordCharacters();
+      in_class_ = false;
+      out_ += StrCat("]", after);
+    };
+    if (!border) return append("", "");
+    append("(?:(?<=", ")");
+    append("(?!", ")|");
+    append("(?<!", ")");
+    append("(?=", "))");
+  }
+
+  // To Oniguruma: letters, those in circles and squares too, marks, digits and what joins words; of Latin-1 also digits above the
+  // line and fractions.
+  void AppendWordCharacters() {
+    for (const std::string_view category : {"L", "M", "Nd", "Nl", "Pc"}) AppendProperty(category, category, false);
+    out_ +=
+        "\\x{24b6}-\\x{24e9}\\x{1f130}-\\x{1f149}\\x{1f150}-\\x{1f169}\\x{1f170}-\\x{1f189}"
+        "\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}";
   }
 
   // With the characters that PCRE2 does not know. Within a class none can be taken away, so that a negated property has them.
@@ -214,7 +256,7 @@ T Info(const pcre2_code* code, uint32_t what) {
 
 }  // namespace
 
-absl::StatusOr<std::string> PatternForPcre2(std::string_view pattern) { return Respeller(pattern).Run(); }
+absl::StatusOr<std::string> PatternForPcre2(std::string_view pattern) { return Respeller(Proportional(pattern)).Run(); }
 
 void TextPattern::Free::operator()(pcre2_real_code_8* code) const { pcre2_code_free(code); }
 

@@ -31,8 +31,8 @@ class TextPattern {
     ~Searcher();
     Searcher(Searcher&& other) noexcept;
     Searcher& operator=(Searcher&&) = delete;
-    // The first match at or after `from` in `text`, which is valid UTF-8. RESOURCE_EXHAUSTED when the pattern backtracks without
-    // end.
+    // The first match at or after `from` in `text`, which is valid UTF-8. `from`: 0, or the end of the match before.
+    // RESOURCE_EXHAUSTED when the pattern backtracks without end.
     absl::StatusOr<std::optional<Match>> Find(std::string_view text, size_t from) const;
 
    private:

@@ -201,7 +201,7 @@ TEST(GgufTokenizerTest, EveryPreTokenizerCuts) {
 }
 
 TEST(GgufTokenizerTest, LongTextsOfOneKindAreCut) {
-  for (const char* name : {"afmoe", "exaone-moe", "solar-open"}) {
+  for (const char* name : {"afmoe", "cohere2moe", "exaone-moe", "solar-open"}) {
     Entries keys = KeysOf(DemoJson(), name);
     keys.insert({"tokenizer.ggml.add_bos_token", false});
     const auto made = Made(keys);

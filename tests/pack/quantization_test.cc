@@ -7,6 +7,7 @@
 #include <random>
 #include <utility>
 
+#include "core/base/status.h"
 #include "core/io/file.h"
 #include "core/quant/half.h"
 #include "core/store/store.h"
@@ -198,6 +199,7 @@ TEST(QuantizationTest, OtherMethodsAndVariantsAreRefusedByName) {
       {GptqConfig(128, "marlin"), {"checkpoint_format", "marlin", "gptq_v2"}},
       {with(Fp8Config({128, 128}), "fmt", "e5m2"), {"fmt", "e5m2", "e4m3"}},
       {Fp8Config({128}), {"weight_block_size"}},
+      {with(Fp8Config({128, 128}), "weight_per_tensor", true), {"weight_per_tensor", "true", "false"}},
       {with(CompressedConfig("pack-quantized", 4, "group", 32), "format", "marlin-24"),
        {"format", "marlin-24", "float-quantized"}},
       {CompressedConfig("pack-quantized", 8, "group", 32), {"num_bits", "8", "4"}},
@@ -211,6 +213,29 @@ TEST(QuantizationTest, OtherMethodsAndVariantsAreRefusedByName) {
     EXPECT_THAT(found, HasSubstr("quantization_config"));
     for (const std::string& part : message) EXPECT_THAT(found, HasSubstr(part)) << quantization;
   }
+}
+
+TEST(QuantizationTest, Fp8AsQwen35SaysIt) {
+  json said = Fp8Config({128, 128});
+  said.erase("fmt");
+  said.update({{"weight_per_tensor", false}, {"act_per_tensor", false}, {"modules_to_not_convert", {"lm_head"}}});
+  std::string config = json{{"quantization_config", said}}.dump();
+  const absl::StatusOr<Quantization> taken = TakeQuantization(config);
+  ASSERT_TRUE(taken.ok()) << taken.status();
+  EXPECT_EQ(taken->method, Quantization::Method::kFp8);
+  EXPECT_EQ(taken->block_rows, 128u);
+}
+
+TEST(QuantizationTest, PythonsInfinityHidesNothing) {
+  const std::string limit = R"("time_step_limit":[0.0,Infinity])", read = R"({"time_step_limit":[0.0,{"__float__":"Infinity"}]})";
+  std::string config = StrCat("{", limit, R"(,"quantization_config":)", Fp8Config({128, 128}).dump(), "}");
+  const absl::StatusOr<Quantization> taken = TakeQuantization(config);
+  ASSERT_TRUE(taken.ok()) << taken.status();
+  EXPECT_EQ(taken->method, Quantization::Method::kFp8);
+  EXPECT_EQ(config, read);
+  config = StrCat("{", limit, "}");
+  ASSERT_TRUE(AddModelOptConfig("f", R"({"quantization":{"quant_algo":"NVFP4"}})", config).ok());
+  EXPECT_THAT(config, HasSubstr("NVFP4"));
 }
 
 TEST(QuantizationTest, WhatIsTheFamilysStaysWithIt) {

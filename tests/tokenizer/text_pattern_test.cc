@@ -5,6 +5,8 @@
 
 #include <vector>
 
+#include "core/base/status.h"
+
 namespace moed {
 namespace {
 
@@ -55,13 +57,27 @@ TEST(TextPattern, ScriptsAreWithoutTheirExtensions) {
   EXPECT_THAT(Matches("\\p{^L}", "a1"), ElementsAre("1"));
 }
 
+// As the reference implementation has them, which was asked for every character.
+TEST(TextPattern, WordsAreOnigurumas) {
+  for (const std::string_view one : {"a", "é", "世", "٣", "Ⅷ", "_", "\u0301", "\u20dd", "Ⓐ", "🅰", "²", "½", "\u1c89"}) {
+    EXPECT_THAT(Matches("\\w", one), ElementsAre(one));
+    EXPECT_THAT(Matches("[\\w]", one), ElementsAre(one));
+    EXPECT_THAT(Matches("1\\b", StrCat("1", one)), ElementsAre()) << one;
+  }
+  for (const std::string_view none : {" ", "-", "€", "①", "⅓", "৴", "\u200b"}) {
+    EXPECT_THAT(Matches("1\\b", StrCat("1", none)), ElementsAre("1")) << none;
+  }
+  EXPECT_THAT(Matches("\\ba", "a ba, a"), ElementsAre("a", "a"));
+  EXPECT_THAT(Matches("\\d{1,3}(?=(?:\\d{3})*\\b)", "1234567 12a 12"), ElementsAre("1", "234", "567", "12"));
+}
+
 TEST(TextPattern, LiteralsMeanThemselves) { EXPECT_THAT(Matches("a.(\\E", "aX(\\Ea.(\\E", true), ElementsAre("a.(\\E")); }
 
 TEST(TextPattern, WhatWouldMeanSomethingElseIsRefused) {
   for (const std::string_view pattern :
-       {"\\w",     "\\b",    "\\h",           "\\R",   "\\X", "\\Qa\\E", "\\1",   "\\A",   "a$",      "^a",
-        "[a[b]]",  "[a&&b]", "[]a]",          "a{,3}", "a{",  "a{2}+",   "a{2}?", "(?i)a", "(?<n>a)", "(?#c)a",
-        "(*UCP)a", "\\pL",   "\\p{Nonsense}", "\\",    "(a",  "[a",      "a*",    ""}) {
+       {"\\W",    "\\B",     "[\\b]",  "\\h",           "\\R",   "\\X", "\\Qa\\E", "\\1",   "\\A",   "a$",
+        "^a",     "[a[b]]",  "[a&&b]", "[]a]",          "a{,3}", "a{",  "a{2}+",   "a{2}?", "(?i)a", "(?<n>a)",
+        "(?#c)a", "(*UCP)a", "\\pL",   "\\p{Nonsense}", "\\",    "(a",  "[a",      "a*",    ""}) {
     EXPECT_EQ(TextPattern::Compile(pattern, false).status().code(), absl::StatusCode::kInvalidArgument) << pattern;
   }
 }

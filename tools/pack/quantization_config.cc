@@ -76,8 +76,10 @@ Quantization ReadGptq(ConfigReader& config) {
 Quantization ReadFp8(ConfigReader& config) {
   config.Only("fmt", {"e4m3", "float8_e4m3fn"});
   config.Only("scale_fmt", {"float", "ue8m0"});
-  config.Known({"activation_scheme", "dequantize", "ignored_layers", "kv_cache_scheme", "modules_to_not_convert"});
+  config.Known({"act_per_tensor", "activation_scheme", "dequantize", "ignored_layers", "kv_cache_scheme",
+                "modules_to_not_convert", "weight_per_tensor"});
   const std::vector<int> block = config.IntsOr("weight_block_size", 1, kMostGroup);
+  if (!block.empty()) config.Only("weight_per_tensor", {false});
   if (!block.empty() && block.size() != 2) {
     config.Fail(InvalidArgument("config.json: ", kKey, ": weight_block_size has ", block.size(), " numbers, expected 2"));
   }
@@ -216,7 +218,7 @@ std::vector<std::string> QuantizationMethods() {
 }
 
 absl::Status AddModelOptConfig(std::string_view path, std::string_view hf_quant_config, std::string& config_json) {
-  absl::StatusOr<json> config = ParseForeignJson<json>("config.json", config_json);
+  absl::StatusOr<json> config = ParseConfigJson("config.json", config_json);
   if (!config.ok() || !config->is_object()) return absl::OkStatus();  // the family's error
   const json text = config->value("text_config", json());
   if (config->contains(kKey) || (text.is_object() && text.contains(kKey))) return absl::OkStatus();
@@ -230,7 +232,7 @@ absl::Status AddModelOptConfig(std::string_view path, std::string_view hf_quant_
 }
 
 absl::StatusOr<Quantization> TakeQuantization(std::string& config_json) {
-  absl::StatusOr<json> parsed = ParseForeignJson<json>("config.json", config_json);
+  absl::StatusOr<json> parsed = ParseConfigJson("config.json", config_json);
   if (!parsed.ok() || !parsed->is_object()) return Quantization{};  // the family's error
   json& config = *parsed;
   const auto text = config.find("text_config");

@@ -19,7 +19,7 @@ using Texts = std::string_view[];
 #define MOED_LOWER_NOT_HAN R"((?:(?!\p{Han})[\p{Ll}\p{Lm}\p{Lo}\p{M}]))"
 #define MOED_LEAD R"([^\r\n\p{L}\p{N}]?)"
 
-constexpr Texts kGpt2Names = {"gpt-2", "phi-2", "mellum"};
+constexpr Texts kGpt2Names = {"gpt-2", "phi-2", "mellum", "gigachat"};
 
 constexpr Texts kOlmoNames = {"olmo", "mpt"};
 
@@ -33,14 +33,18 @@ constexpr Texts kQwen35 = {MOED_CONTRACTIONS "|" MOED_LEAD R"([\p{L}\p{M}]+|\p{N
 constexpr Texts kQwen35Names = {"qwen35"};
 
 constexpr Texts kLlama3 = {MOED_CONTRACTIONS "|" MOED_LEAD R"(\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*)" MOED_SPACES};
-constexpr Texts kLlama3Names = {"llama-bpe", "llama3", "llama-v3", "lfm2", "falcon3"};
+constexpr Texts kLlama3Names = {"llama-bpe", "llama3", "llama-v3", "lfm2", "falcon3", "falcon-h1", "pixtral", "midm-2.0"};
 constexpr Texts kDbrxNames = {"dbrx", "smaug-bpe", "chatglm-bpe"};
 constexpr Texts kGlmNames = {"glm4", "glm5"};
 
 constexpr Texts kO200k = {
     MOED_LEAD MOED_UPPER "*" MOED_LOWER "+" MOED_CONTRACTIONS "?|" MOED_LEAD MOED_UPPER "+" MOED_LOWER "*" MOED_CONTRACTIONS "?|"
     R"(\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*)" MOED_SPACES};
-constexpr Texts kO200kNames = {"gpt-4o", "llama4", "minimax-m2"};
+constexpr Texts kO200kNames = {"gpt-4o", "llama4", "minimax-m2", "kanana2"};
+
+// Groups of three digits, counted from the right, where a word ends with them.
+constexpr Texts kCohere2Moe = {R"(\d{1,3}(?=(?:\d{3})*\b))", kO200k[0]};
+constexpr Texts kCohere2MoeNames = {"cohere2moe", "tiny_aya"};
 
 constexpr Texts kTekken = {MOED_LEAD MOED_UPPER "*" MOED_LOWER "+|" MOED_LEAD MOED_UPPER "+" MOED_LOWER "*|"
                            R"(\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*)" MOED_SPACES};
@@ -68,7 +72,7 @@ constexpr Texts kDeepSeekV3 = {
     R"(\p{N}{1,3})",
     R"([一-龥぀-ゟ゠-ヿ]+)",
     R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*)" MOED_SPACES};
-constexpr Texts kDeepSeekV3Names = {"deepseek-v3", "hunyuan-dense"};
+constexpr Texts kDeepSeekV3Names = {"deepseek-v3", "hunyuan-dense", "joyai-llm"};
 
 // Groups of three digits, counted from the right: the first may have fewer.
 constexpr Texts kAfmoe = {
@@ -111,6 +115,7 @@ constexpr GgufPreTokenizer kPreTokenizers[] = {
     {.names = kDbrxNames, .patterns = kLlama3},
     {.names = kGlmNames, .patterns = kLlama3, .ignore_merges = true},
     {.names = kO200kNames, .patterns = kO200k},
+    {.names = kCohere2MoeNames, .patterns = kCohere2Moe},
     {.names = kTekkenNames, .patterns = kTekken, .ignore_merges = true, .adds_bos = true},
     {.names = kKimiNames, .patterns = kKimi},
     {.names = kDeepSeekLlmNames, .patterns = kDeepSeekLlm},
