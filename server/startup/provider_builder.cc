@@ -130,7 +130,8 @@ absl::Status ProviderBuilder::LoadResidency(std::vector<CachedKey>& records) {
   MOED_RETURN_IF_ERROR(Annotate(known.status(), "--residency"));
   spdlog::info("{} experts were in memory when {} was written: they are read first", known->size(), residency_);
   absl::MutexLock lock(&residency_mutex_);
-  kept_residency_ = records = *std::move(known);
+  records = *std::move(known);
+  kept_residency_ = records;
   return absl::OkStatus();
 }
 
@@ -146,7 +147,7 @@ absl::Status ProviderBuilder::CheckChoosesFreely(std::string_view what) const {
 
 size_t ProviderBuilder::kept_records() {
   absl::MutexLock lock(&residency_mutex_);
-  return kept_residency_.size();
+  return kept_residency_.has_value() ? kept_residency_->size() : 0;
 }
 
 absl::StatusOr<std::vector<CachedKey>> ProviderBuilder::ReadKeptResidency() const {
@@ -168,7 +169,8 @@ absl::Status ProviderBuilder::KeepResidency() {
     }
   }
   // What was read first and nobody has used yet stays behind those, in its order.
-  std::ranges::copy_if(kept_residency_, std::back_inserter(records), [&](const CachedKey& key) { return unused.contains(key); });
+  std::ranges::copy_if(kept_residency_.value_or(std::vector<CachedKey>()), std::back_inserter(records),
+                       [&](const CachedKey& key) { return unused.contains(key); });
   if (records == kept_residency_) return absl::OkStatus();
   MOED_RETURN_IF_ERROR(Annotate(WriteResidency(FileOfResidency(), records), "--residency"));
   kept_residency_ = std::move(records);

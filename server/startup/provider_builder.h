@@ -52,7 +52,8 @@ class ProviderBuilder {
   absl::Status Open(const Dependencies& around);
   CachingProvider& provider() { return *provider_; }
 
-  // Writes which experts are in memory, if others are than when it was written last. Any thread; nothing without
+  // Writes which experts are in memory, if others are than when it was written last, so that the file is this model's from the
+  // first time on. Any thread; nothing without
   // --residency.
   absl::Status KeepResidency();
   // Writes what was learned, if anything was routed since it was written last. `between_steps`: Engine::BetweenSteps, where the
@@ -90,7 +91,8 @@ class ProviderBuilder {
   absl::Mutex learned_mutex_;
   std::optional<uint64_t> learned_tokens_ ABSL_GUARDED_BY(learned_mutex_);  // routed by all layers when the file was written
   absl::Mutex residency_mutex_;
-  std::vector<CachedKey> kept_residency_ ABSL_GUARDED_BY(residency_mutex_);  // in the file
+  std::optional<std::vector<CachedKey>> kept_residency_
+      ABSL_GUARDED_BY(residency_mutex_);  // in the file; nullopt: there is none yet
 };
 
 }  // namespace moed

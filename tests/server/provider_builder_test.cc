@@ -105,6 +105,8 @@ TEST_F(ProviderBuilderTest, ReadsFirstWhatWasInMemory) {
   const ResidencyFile file{config_.residency, ExpertStore::Get().reader().model_hash()};
   const auto listed = [&] { return *ReadResidency(file, ExpertStore::Get().reader().description()); };
   CachingProvider& first = Open(5);
+  ASSERT_TRUE(builder_->KeepResidency().ok());
+  EXPECT_TRUE(listed().empty()) << "the file is this model's before anybody used an expert";
   for (const int expert : {2, 6, 6, 4}) RunLayer(first, kFirst, {expert});
   RunLayer(first, kThird, {1});
   ASSERT_TRUE(builder_->KeepResidency().ok());

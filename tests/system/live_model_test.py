@@ -213,6 +213,16 @@ class LiveModel(RealProgramsTest):
         with self.running("--store", self.store, *BUDGET, "--learned-state", learned) as daemon:
             self.assertIn(f"taken up from {learned}", daemon.log())
 
+    def test_a_model_that_nobody_asked_keeps_its_file_from_the_next_one(self) -> None:
+        residency = ("--residency", self.folder / "residency")
+        with self.daemon(*residency) as daemon:
+            daemon.moectl("load", self.other, "--replace")
+            self.answer(daemon)
+            self.assertEqual(daemon.stop(), 0, daemon.log())
+        self.assertEqual(len(list(self.folder.glob("residency*"))), 2, "a file for each model")
+        with self.daemon(*residency) as daemon:
+            self.answer(daemon)
+
     def test_the_end_while_loading(self) -> None:
         with self.daemon("--read-rate", "1MB", "--io-queue-depth", 1) as daemon:
             daemon.moectl("unload")
