@@ -8,6 +8,7 @@
 #include "core/base/status.h"
 #include "server/http/api/parameters.h"
 #include "server/http/api/tool_members.h"
+#include "server/http/api/typed_object.h"
 
 namespace moed::http {
 namespace {
@@ -36,44 +37,35 @@ absl::Status ApplyResult(const Json& value, Block& block) { return ReadTextOrBlo
 absl::Status ApplyIsError(const Json& value, Block&) { return BoolOf(value).status(); }  // the content says what went wrong
 
 constexpr Parameter<Block> kText[] = {
-    {"type", nullptr}, {"text", ApplyText<&Block::text>}, {"cache_control", nullptr}, {"citations", nullptr}};
-constexpr Parameter<Block> kThinking[] = {
-    {"type", nullptr}, {"thinking", ApplyText<&Block::thinking>}, {"signature", nullptr}, {"cache_control", nullptr}};
-constexpr Parameter<Block> kToolUse[] = {{"type", nullptr},     {"id", ApplyText<&Block::id>}, {"name", ApplyText<&Block::name>},
-                                         {"input", ApplyInput}, {"caller", nullptr},           {"cache_control", nullptr}};
-constexpr Parameter<Block> kToolResult[] = {{"type", nullptr},
+    {"type", ApplyText<&Block::type>}, {"text", ApplyText<&Block::text>}, {"cache_control", nullptr}, {"citations", nullptr}};
+constexpr Parameter<Block> kThinking[] = {{"type", ApplyText<&Block::type>},
+                                          {"thinking", ApplyText<&Block::thinking>},
+                                          {"signature", nullptr},
+                                          {"cache_control", nullptr}};
+constexpr Parameter<Block> kToolUse[] = {{"type", ApplyText<&Block::type>},
+                                         {"id", ApplyText<&Block::id>},
+                                         {"name", ApplyText<&Block::name>},
+                                         {"input", ApplyInput},
+                                         {"caller", nullptr},
+                                         {"cache_control", nullptr}};
+constexpr Parameter<Block> kToolResult[] = {{"type", ApplyText<&Block::type>},
                                             {"tool_use_id", ApplyText<&Block::tool_use_id>},
                                             {"content", ApplyResult},
                                             {"is_error", ApplyIsError},
                                             {"cache_control", nullptr}};
 // Another service's reasoning, which nobody else can read.
-constexpr Parameter<Block> kRedactedThinking[] = {{"type", nullptr}, {"data", nullptr}, {"cache_control", nullptr}};
+constexpr Parameter<Block> kRedactedThinking[] = {
+    {"type", ApplyText<&Block::type>}, {"data", nullptr}, {"cache_control", nullptr}};
 
-struct BlockRow {
-  std::string_view type;
-  std::string_view role;  // that may say it; "" = both
-  std::span<const Parameter<Block>> members;
-  std::string_view needed;
-};
-constexpr BlockRow kBlocks[] = {{"text", "", kText, "text"},
-                                {"thinking", "assistant", kThinking, "thinking"},
-                                {"redacted_thinking", "assistant", kRedactedThinking, "data"},
-                                {"tool_use", "assistant", kToolUse, "name"},
-                                {"tool_result", "user", kToolResult, "tool_use_id"}};
-
-absl::Status ReadBlock(const Json& json, std::string_view role, Block& block) {
-  if (!json.is_object()) return InvalidArgument(ShownJson(json), " is no object");
-  const Json type = json.value("type", Json());
-  for (const BlockRow& row : kBlocks) {
-    if (type != row.type || !(row.role.empty() || row.role == role)) continue;
-    block.type = row.type;
-    if (!HasMember(json, row.needed)) return InvalidArgument(".", row.needed, ": missing");
-    return ReadMembers(json, row.members, block);
-  }
-  return InvalidArgument(".type: ", ShownJson(type), " is not understood",
-                         role == "user" ? "; a user's are text and tool_result"
-                                        : "; an assistant's are text, thinking, redacted_thinking and tool_use");
-}
+constexpr std::string_view kNeededText[] = {"text"}, kNeededThinking[] = {"thinking"}, kNeededData[] = {"data"},
+                           kNeededName[] = {"name"}, kNeededId[] = {"tool_use_id"};
+using BlockRow = TypedObject<Block>;
+constexpr BlockRow kTextAlone[] = {{"text", kText, kNeededText}};
+constexpr BlockRow kOfUser[] = {kTextAlone[0], {"tool_result", kToolResult, kNeededId}};
+constexpr BlockRow kOfAssistant[] = {kTextAlone[0],
+                                     {"thinking", kThinking, kNeededThinking},
+                                     {"redacted_thinking", kRedactedThinking, kNeededData},
+                                     {"tool_use", kToolUse, kNeededName}};
 
 // Names of calls by their ids, of the first one that has it.
 using CallNames = absl::flat_hash_map<std::string, std::string>;
@@ -117,8 +109,9 @@ void AddAssistantBlock(Block block, CallNames& names, ChatMessage& message) {
 }
 
 absl::Status ReadContent(const Json& content, const std::string& role, Conversation& conversation) {
+  const bool of_user = role == "user";
   ChatMessage* open = nullptr;  // the message that the next text belongs to
-  if (content.is_string() || role == "assistant") {
+  if (content.is_string() || !of_user) {
     open = conversation.request.add_messages();
     open->set_role(role);
   }
@@ -128,8 +121,8 @@ absl::Status ReadContent(const Json& content, const std::string& role, Conversat
   }
   return ReadElements(content, [&](const Json& element) -> absl::Status {
     Block block;
-    MOED_RETURN_IF_ERROR(ReadBlock(element, role, block));
-    if (role == "user") {
+    MOED_RETURN_IF_ERROR(ReadTyped(element, of_user ? std::span<const BlockRow>(kOfUser) : kOfAssistant, block));
+    if (of_user) {
       AddUserBlock(std::move(block), conversation, open);
     } else {
       AddAssistantBlock(std::move(block), conversation.names, *open);
@@ -195,12 +188,8 @@ absl::Status ReadTextOrBlocks(const Json& value, std::string& text) {
     return absl::OkStatus();
   }
   return ReadElements(value, [&](const Json& element) -> absl::Status {
-    if (element.is_object() && element.value("type", Json()) != "text") {
-      return InvalidArgument(".type: ", ShownJson(element.value("type", Json())),
-                             " is not understood; the only one here is \"text\"");
-    }
     Block block;
-    MOED_RETURN_IF_ERROR(ReadMembers(element, kText, block));
+    MOED_RETURN_IF_ERROR(ReadTyped(element, kTextAlone, block));
     if (!text.empty() && !block.text.empty()) text += '\n';
     text += block.text;
     return absl::OkStatus();

@@ -5,6 +5,7 @@
 
 #include "core/base/status.h"
 #include "server/http/api/parameters.h"
+#include "server/http/api/typed_object.h"
 #include "server/http/openai/tools.h"
 
 namespace moed::http {
@@ -28,30 +29,14 @@ constexpr Parameter<ChatMessage> kRefusal[] = {{"type", nullptr}, {"refusal", Ap
 constexpr Parameter<ChatMessage> kThinking[] = {
     {"type", nullptr}, {"thinking", ApplyThinking}, {"signature", nullptr}, {"closed", nullptr}, {"cache_control", nullptr}};
 
-// Of a type; the member of its name has to be given.
-struct PartRow {
-  std::string_view type;
-  std::span<const Parameter<ChatMessage>> members;
-};
-constexpr PartRow kParts[] = {{"text", kText}, {"refusal", kRefusal}, {"thinking", kThinking}};
+constexpr std::string_view kNeeded[] = {"text", "refusal", "thinking"};  // the member of the type's name
+using Part = TypedObject<ChatMessage>;
+constexpr Part kParts[] = {
+    {kNeeded[0], kText, {&kNeeded[0], 1}}, {kNeeded[1], kRefusal, {&kNeeded[1], 1}}, {kNeeded[2], kThinking, {&kNeeded[2], 1}}};
 
-// The type first: members of parts that are not understood say nothing.
-absl::Status ReadPart(const Json& element, std::span<const PartRow> rows, ChatMessage& message) {
-  if (!element.is_object()) return InvalidArgument(ShownJson(element), " is no object");
-  const Json type = element.value("type", Json());
-  for (const PartRow& row : rows) {
-    if (type != row.type) continue;
-    if (!HasMember(element, row.type)) return InvalidArgument(".", row.type, ": missing");
-    return ReadMembers(element, row.members, message);
-  }
-  const std::string understood = JoinNames(rows, [](const PartRow& row) { return row.type; });
-  if (type.is_null()) return InvalidArgument(".type: missing; understood are: ", understood);
-  return InvalidArgument(".type: ", ShownJson(type), " is not understood; understood are: ", understood);
-}
-
-absl::Status ReadStringOrParts(const Json& value, std::span<const PartRow> rows, ChatMessage& message) {
+absl::Status ReadStringOrParts(const Json& value, std::span<const Part> parts, ChatMessage& message) {
   if (value.is_string()) return ApplyText(value, message);
-  return ReadElements(value, [&](const Json& element) { return ReadPart(element, rows, message); });
+  return ReadElements(value, [&](const Json& element) { return ReadTyped(element, parts, message); });
 }
 absl::Status ApplyContent(const Json& value, ChatMessage& message) { return ReadStringOrParts(value, kParts, message); }
 

@@ -9,6 +9,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "core/base/status.h"
 #include "server/http/api/parameters.h"
+#include "server/http/api/typed_object.h"
 
 namespace moed::http {
 namespace {
@@ -21,7 +22,7 @@ constexpr std::string_view kTool = "tool";
 
 // The members that items of any type have. Which of them belong to which type is looked at when the type is known.
 struct Item {
-  std::string_view type;
+  std::string type = "message";  // which messages may leave out
   std::string role, name, arguments, call_id, summary, reasoning;
   std::vector<std::string> texts;
 };
@@ -46,42 +47,25 @@ constexpr Parameter<Part> kText[] = {{"type", nullptr},
                                      {"prompt_cache_breakpoint", nullptr}};
 constexpr Parameter<Part> kRefusal[] = {{"type", nullptr}, {"refusal", kApplyText}};
 
-struct PartRow {
-  std::string_view type;
-  std::span<const Parameter<Part>> members;
-  std::string_view needed;
-};
-constexpr PartRow kContentParts[] = {
-    {"input_text", kText, "text"}, {"output_text", kText, "text"}, {"refusal", kRefusal, "refusal"}};
-constexpr PartRow kOutputParts[] = {{"input_text", kText, "text"}};
-constexpr PartRow kSummaryParts[] = {{"summary_text", kText, "text"}};
-constexpr PartRow kReasoningParts[] = {{"reasoning_text", kText, "text"}};
-
-// The type first: members of parts that are not understood say nothing.
-absl::Status ReadPart(const Json& json, std::span<const PartRow> rows, Part& part) {
-  if (!json.is_object()) return InvalidArgument(ShownJson(json), " is no object");
-  const Json type = json.value("type", Json());
-  for (const PartRow& row : rows) {
-    if (type != row.type) continue;
-    if (!HasMember(json, row.needed)) return InvalidArgument(".", row.needed, ": missing");
-    return ReadMembers(json, row.members, part);
-  }
-  const std::string understood = JoinNames(rows, [](const PartRow& row) { return row.type; });
-  if (type.is_null()) return InvalidArgument(".type: missing; understood are: ", understood);
-  return InvalidArgument(".type: ", ShownJson(type), " is not understood; understood are: ", understood);
-}
+constexpr std::string_view kNeededText[] = {"text"};
+constexpr std::string_view kNeededRefusal[] = {"refusal"};
+constexpr TypedObject<Part> kContentParts[] = {
+    {"input_text", kText, kNeededText}, {"output_text", kText, kNeededText}, {"refusal", kRefusal, kNeededRefusal}};
+constexpr TypedObject<Part> kOutputParts[] = {{"input_text", kText, kNeededText}};
+constexpr TypedObject<Part> kSummaryParts[] = {{"summary_text", kText, kNeededText}};
+constexpr TypedObject<Part> kReasoningParts[] = {{"reasoning_text", kText, kNeededText}};
 
 template <class Add>
-absl::Status ReadParts(const Json& value, std::span<const PartRow> rows, Add add) {
+absl::Status ReadParts(const Json& value, std::span<const TypedObject<Part>> rows, Add add) {
   return ReadElements(value, [&](const Json& element) -> absl::Status {
     Part part;
-    MOED_RETURN_IF_ERROR(ReadPart(element, rows, part));
+    MOED_RETURN_IF_ERROR(ReadTyped(element, rows, part));
     add(std::move(part.text));
     return absl::OkStatus();
   });
 }
 
-absl::Status ReadStringOrParts(const Json& value, std::span<const PartRow> rows, Item& item) {
+absl::Status ReadStringOrParts(const Json& value, std::span<const TypedObject<Part>> rows, Item& item) {
   if (!value.is_string()) return ReadParts(value, rows, [&](std::string text) { item.texts.push_back(std::move(text)); });
   item.texts.push_back(value.get_ref<const std::string&>());
   return absl::OkStatus();
@@ -102,52 +86,42 @@ absl::Status ApplyRole(const Json& value, Item& item) {
   return InvalidArgument("allowed are user, assistant, system and developer");
 }
 
-constexpr Parameter<Item> kMessage[] = {{"type", nullptr}, {"role", ApplyRole}, {"content", ApplyContent},
-                                        {"id", nullptr},   {"status", nullptr}, {"phase", nullptr}};
-constexpr Parameter<Item> kFunctionCall[] = {{"type", nullptr},
+constexpr Parameter<Item> kMessage[] = {{"type", ApplyField<&Item::type>},
+                                        {"role", ApplyRole},
+                                        {"content", ApplyContent},
+                                        {"id", nullptr},
+                                        {"status", nullptr},
+                                        {"phase", nullptr}};
+constexpr Parameter<Item> kFunctionCall[] = {{"type", ApplyField<&Item::type>},
                                              {"name", ApplyField<&Item::name>},
                                              {"arguments", ApplyField<&Item::arguments>},
                                              {"call_id", ApplyField<&Item::call_id>},
                                              {"parsed_arguments", nullptr},  // likewise
                                              {"id", nullptr},
                                              {"status", nullptr}};
-constexpr Parameter<Item> kFunctionCallOutput[] = {{"type", nullptr},       {"call_id", ApplyField<&Item::call_id>},
-                                                   {"output", ApplyOutput}, {"name", ApplyField<&Item::name>},
-                                                   {"id", nullptr},         {"status", nullptr}};
+constexpr Parameter<Item> kFunctionCallOutput[] = {{"type", ApplyField<&Item::type>},
+                                                   {"call_id", ApplyField<&Item::call_id>},
+                                                   {"output", ApplyOutput},
+                                                   {"name", ApplyField<&Item::name>},
+                                                   {"id", nullptr},
+                                                   {"status", nullptr}};
 // What is encrypted is another service's, and nobody else can read it.
 constexpr Parameter<Item> kReasoning[] = {
-    {"type", nullptr}, {"summary", ApplySummary}, {"content", ApplyReasoning}, {"encrypted_content", nullptr},
-    {"id", nullptr},   {"status", nullptr}};
+    {"type", ApplyField<&Item::type>}, {"summary", ApplySummary}, {"content", ApplyReasoning},
+    {"encrypted_content", nullptr},    {"id", nullptr},           {"status", nullptr}};
 
 constexpr std::string_view kNeededInMessage[] = {"role", "content"};
 constexpr std::string_view kNeededInCall[] = {"name", "arguments", "call_id"};
 constexpr std::string_view kNeededInOutput[] = {"call_id", "output"};
 
-struct ItemRow {
-  std::string_view type;
-  std::span<const Parameter<Item>> members;
-  std::span<const std::string_view> needed;
-};
-constexpr ItemRow kItems[] = {{"message", kMessage, kNeededInMessage},
-                              {"function_call", kFunctionCall, kNeededInCall},
-                              {"function_call_output", kFunctionCallOutput, kNeededInOutput},
-                              {"reasoning", kReasoning, {}}};
+constexpr TypedObject<Item> kItems[] = {{"message", kMessage, kNeededInMessage},
+                                        {"function_call", kFunctionCall, kNeededInCall},
+                                        {"function_call_output", kFunctionCallOutput, kNeededInOutput},
+                                        {"reasoning", kReasoning, {}}};
 
-// Messages may leave their type out.
 absl::Status ReadItem(const Json& json, Item& item) {
-  if (!json.is_object()) return InvalidArgument(ShownJson(json), " is no object");
-  const Json type = HasMember(json, "type") || !HasMember(json, "role") ? json.value("type", Json()) : Json("message");
-  for (const ItemRow& row : kItems) {
-    if (type != row.type) continue;
-    item.type = row.type;
-    for (const std::string_view needed : row.needed) {
-      if (!HasMember(json, needed)) return InvalidArgument(".", needed, ": missing");
-    }
-    return ReadMembers(json, row.members, item);
-  }
-  const std::string understood = JoinNames(kItems, [](const ItemRow& row) { return row.type; });
-  if (type.is_null()) return InvalidArgument(".type: missing; understood are: ", understood);
-  return InvalidArgument(".type: ", ShownJson(type), " is not understood; understood are: ", understood);
+  const bool is_message = json.is_object() && HasMember(json, "role") && !HasMember(json, "type");
+  return is_message ? ReadTyped(json, item.type, kItems, item) : ReadTyped(json, kItems, item);
 }
 
 // Takes "messages[3]" off a path: 3. nullopt where it does not begin so.
