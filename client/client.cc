@@ -145,11 +145,13 @@ absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const std::string& addre
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 200);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, Milliseconds(options.keepalive_seconds));
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, Milliseconds(options.keepalive_seconds));
-  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);  // also during a long silent prefill
-  MOED_ASSIGN_OR_RETURN(const auto credentials, MakeChannelCredentials(options.tls, "--tls-", arguments));
+  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);                      // also during a long silent prefill
+  if (IsOfThisMachine(address)) arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);   // of the environment: it is elsewhere
+  const ClientTls tls = address.starts_with("unix:") ? ClientTls() : options.tls;  // a socket's path stays plain
+  MOED_ASSIGN_OR_RETURN(const auto credentials, MakeChannelCredentials(tls, "--tls-", arguments));
   auto channel = grpc::CreateCustomChannel(address, credentials, arguments);
   if (!channel->WaitForConnected(After(options.connect_timeout_seconds))) {
-    const std::string_view question = options.tls.ca.empty()
+    const std::string_view question = tls.ca.empty()
                                           ? "is moed running and listening there, and without TLS?"
                                           : "is moed running and listening there, with a certificate of --tls-ca for this name?";
     return absl::UnavailableError(

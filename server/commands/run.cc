@@ -195,7 +195,9 @@ absl::StatusOr<std::vector<std::string>> TalkArguments(const Flags& flags, const
 absl::StatusOr<int> Talk(std::vector<std::string> arguments, LocalDaemon& daemon, StopSignals& signals) {
   std::fprintf(stderr, "serving; from elsewhere: moectl --server %s\n", daemon.address().c_str());
   arguments.insert(arguments.begin(), {"--server", daemon.address()});
-  ChildOptions options{.arguments = std::move(arguments), .blocked = signals.before()};
+  // The daemon on that socket wants no token; those of the environment are another's.
+  ChildOptions options{
+      .arguments = std::move(arguments), .variables = {"MOECTL_TOKEN=", "MOECTL_TOKEN_FILE="}, .blocked = signals.before()};
   MOED_ASSIGN_OR_RETURN(options.program, FindProgram("moectl"));
   MOED_ASSIGN_OR_RETURN(Child client, Child::Start(options));
   int ended_by = 0;

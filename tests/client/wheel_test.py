@@ -4,6 +4,7 @@ import os
 import pathlib
 import subprocess
 import sys
+from unittest import mock
 
 from tests.real_programs import CALL_SECONDS, RealProgramsTest, main
 from tools.daemon import ROOT, pack_demo
@@ -31,7 +32,9 @@ class WheelTest(RealProgramsTest):
         store = pack_demo(self.binaries, self.folder, "q4", "q8")
         with self.running("--store", store, "--memory-budget", "64MiB") as daemon:
             script = pathlib.Path(__file__).with_name("wheel_client.py")
-            self.assertEqual(self.run_command(python, script, daemon.address), "")
+            # A proxy is for what is elsewhere.
+            with mock.patch.dict(os.environ, {"http_proxy": "http://127.0.0.1:1", "https_proxy": "http://127.0.0.1:1"}):
+                self.assertEqual(self.run_command(python, script, daemon.address), "")
 
 
 if __name__ == "__main__":

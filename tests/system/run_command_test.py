@@ -155,6 +155,11 @@ class RunCommandTest(RealProgramsTest):
         self.assertEqual(first.stdout, second.stdout)
         self.assertEqual([path.suffix for path in self.cache.glob("*[!k]")], [".moed"])  # but for the lock
 
+    def test_what_the_environment_says_of_another_daemon_is_nothing_to_it(self) -> None:
+        self.environment |= {"MOECTL_TLS_CA": "/of/another", "MOECTL_TLS_NAME": "another", "MOECTL_TOKEN_FILE": "/of/another"}
+        self.environment |= {"https_proxy": "http://127.0.0.1:1", "http_proxy": "http://127.0.0.1:1"}
+        self.answer(self.demo_store(), "--memory", DEMO_BUDGET)
+
     def test_standard_input_is_the_prompt(self) -> None:
         flags = (self.demo_store(), "--memory", DEMO_BUDGET, "--max-new-tokens", 8, "--temperature", 0)
         text = "Once upon a time\nthere was"

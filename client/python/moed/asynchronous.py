@@ -17,7 +17,10 @@ class AsyncClient:
 
     def __init__(self, server: str = "127.0.0.1:50051", *, tls: Tls | None = None, token: str | None = None):
         self._connection = Connection(server, tls, token)
-        self._channel = grpc.aio.secure_channel(server, tls.credentials()) if tls else grpc.aio.insecure_channel(server)
+        options = self._connection.options()
+        self._channel = (
+            grpc.aio.secure_channel(server, tls.credentials(), options) if tls else grpc.aio.insecure_channel(server, options)
+        )
         self._stub = InferenceStub(self._channel)
 
     async def __aenter__(self) -> Self:

@@ -48,6 +48,16 @@ class Connection:
         if self.token and not self.tls and not _is_here(self.server):
             raise ValueError(f"a token in plain text to {self.server}: give tls=Tls(ca=...)")
 
+    def options(self) -> list[tuple[str, int]]:
+        """Of a channel: a lost machine is noticed during a long silent prefill, and nobody stands between this one and itself."""
+        found = [
+            ("grpc.keepalive_time_ms", 20_000),
+            ("grpc.keepalive_timeout_ms", 20_000),
+            ("grpc.http2.max_pings_without_data", 0),
+            ("grpc.max_receive_message_length", 64 << 20),
+        ]
+        return [*found, ("grpc.enable_http_proxy", 0)] if _is_here(self.server) else found
+
     def metadata(self, session_id: str) -> list[tuple[str, str]]:
         """The session's name is there for proxies, which choose the daemon that keeps it; they take printable ASCII alone."""
         found = [("authorization", f"Bearer {self.token}")] if self.token else []

@@ -49,6 +49,7 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address, const Dae
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kAnswerMilliseconds);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);          // those of the environment are for what is outside
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);  // equal channels would share a connection
   return grpc::CreateCustomChannel(address, options.credentials, arguments);
 }
