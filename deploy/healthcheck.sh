@@ -8,7 +8,8 @@ for socket in "${XDG_RUNTIME_DIR:-${TMPDIR:-/tmp}}"/moed-run-*/moed; do
     if [ -S "$socket" ]; then exec moectl --server "unix:$socket" --connect-timeout 3 health; fi
 done
 words=$(tr '\0' '\n' < "/proc/${1:-1}/cmdline")
-program=$(echo "$words" | sed -n '1s,.*/,,;1p')
+# An init may stand before it.
+program=$(echo "$words" | sed -n -e 's,.*/,,' -e '/^moed\(-http\)\{0,1\}$/{p;q;}')
 
 # How this container reaches --listen, or else $1.
 address() {

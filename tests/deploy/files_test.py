@@ -235,8 +235,9 @@ class ComposeWithCuda(unittest.TestCase):
 
     def test_on_a_jetson_it_may_open_the_devices_and_finds_the_driver(self) -> None:
         moed = self.services["moed"]
-        groups = [re.fullmatch(r"\$\{(\w+):-\d+\}", group) for group in moed["group_add"]]
+        groups = [re.fullmatch(r"\$\{(\w+):-(\d+)\}", group) for group in moed["group_add"]]
         self.assertEqual([group and group[1] for group in groups], ["MOED_VIDEO_GROUP", "MOED_RENDER_GROUP"])
+        self.assertEqual(len({group and group[2] for group in groups}), 2, "compose refuses a list that has one twice")
         page = (ROOT / "docs" / "jetson.md").read_text()
         for name in ("MOED_VIDEO_GROUP", "MOED_RENDER_GROUP", "supplementalGroups", "getent group video render"):
             self.assertIn(name, page)

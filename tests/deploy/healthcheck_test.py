@@ -34,6 +34,13 @@ class HealthCheck(RealProgramsTest):
             self.assertTrue(self.healthy(front.pid, MOED_HTTP_LISTEN=listen))
             self.assertFalse(self.healthy(front.pid, MOED_HTTP_LISTEN=f"127.0.0.1:{free_port()}"), "nobody listens there")
 
+    def test_an_init_may_stand_before_it(self) -> None:
+        listen = f"127.0.0.1:{free_port()}"
+        # Words as those of docker-init, in a process that waits until its input ends.
+        words = ["sh", "-c", "read -r _", "/sbin/docker-init", "--", "/usr/bin/moed-http", "--listen", listen]
+        with self.front("--listen", listen), subprocess.Popen(words, stdin=subprocess.PIPE) as init:
+            self.assertTrue(self.healthy(init.pid))
+
     def test_one_that_stands_still_is_not_healthy(self) -> None:
         listen = f"127.0.0.1:{free_port()}"
         with self.front("--listen", listen) as front:
