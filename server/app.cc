@@ -17,10 +17,11 @@
 #include "server/metrics/connection_metrics.h"
 #include "server/metrics/metrics_server.h"
 #include "server/metrics/model_counters.h"
-#include "server/metrics/process_metrics.h"
 #include "server/metrics/rate_sampler.h"
 #include "server/metrics/server_metrics.h"
 #include "server/model_host.h"
+#include "server/process/certificate_metrics.h"
+#include "server/process/process_metrics.h"
 #include "server/rpc/call.h"
 #include "server/rpc/control_service.h"
 #include "server/rpc/inference_service.h"
@@ -202,7 +203,8 @@ absl::Status App::Impl::ServeMetrics() {
   if (!config_.metrics_listen.has_value()) return absl::OkStatus();
   MetricsServerParts parts;
   parts.collectables = {registry_, std::make_shared<ServerMetrics>(state_, sampler_, counters_),
-                        std::make_shared<ProcessMetrics>(), std::make_shared<ConnectionMetrics>([this] { return Closed(); })};
+                        std::make_shared<ProcessMetrics>(), std::make_shared<CertificateMetrics>(certificates()),
+                        std::make_shared<ConnectionMetrics>([this] { return Closed(); })};
   parts.alive = [this] { return Alive(); };
   parts.ready = [this] { return state_.ready(); };
   auto server = MetricsServer::Listen(*config_.metrics_listen, std::move(parts));

@@ -1,6 +1,7 @@
 """Certificates that a test makes for itself with the openssl command; nothing of them outlives its folder."""
 
 import pathlib
+import ssl
 import subprocess
 from dataclasses import dataclass
 
@@ -13,6 +14,11 @@ def speaks(address: str, version: str) -> bool:
     """Whether hands can be shaken by "tls1_1", "tls1_2" or "tls1_3" alone."""
     command = ["openssl", "s_client", "-connect", address, f"-{version}", "-cipher", "DEFAULT:@SECLEVEL=0", "-alpn", "h2"]
     return subprocess.run(command, input=b"", capture_output=True, timeout=60).returncode == 0
+
+
+def end_seconds(certificate: pathlib.Path) -> float:
+    """When it expires, since the epoch."""
+    return ssl.cert_time_to_seconds(openssl("x509", "-in", certificate, "-noout", "-enddate").strip().partition("=")[2])
 
 
 @dataclass(frozen=True)
@@ -28,12 +34,12 @@ class Pair:
 class Authority:
     """Signs certificates of servers at 127.0.0.1 and localhost, and of clients."""
 
-    def __init__(self, folder: pathlib.Path, name: str):
+    def __init__(self, folder: pathlib.Path, name: str, days: int = 2):
         self._folder = folder
         self._name = name
         self._pair = self._paths("ca")
         new_key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", self._pair.key)
-        openssl("req", "-x509", *new_key, "-out", self._pair.certificate, "-days", 2, "-subj", f"/CN={name}")
+        openssl("req", "-x509", *new_key, "-out", self._pair.certificate, "-days", days, "-subj", f"/CN={name}")
 
     @property
     def certificate(self) -> pathlib.Path:

@@ -11,7 +11,8 @@ HEAD = """# Metrics
 What `--metrics-listen` (127.0.0.1:9464) serves at `/metrics`, in the format of Prometheus, written by `tools/metrics_page.py`
 from a daemon with tokens. A test holds this page against a daemon. Rules and alerts made of them:
 [rules.yml](../deploy/prometheus/rules.yml) and the [runbook](runbook.md). With a device there are also `moe_device_steps_total`,
-`moe_expert_tier_uses_total` and `moe_expert_tier_copied_bytes_total`.
+`moe_expert_tier_uses_total` and `moe_expert_tier_copied_bytes_total`. With TLS there is `moe_tls_certificate_end_seconds`:
+when the first of its certificates expires.
 
 | name | type | labels | what it is |
 |---|---|---|---|

@@ -24,6 +24,7 @@
 #include "server/http/inference/endpoints.h"
 #include "server/http/inference/inference_server.h"
 #include "server/http/inference/reply.h"
+#include "server/http/metrics_route.h"
 #include "server/http/openai/chat.h"
 #include "server/http/openai/completions.h"
 #include "server/http/openai/models.h"
@@ -50,18 +51,6 @@ constexpr std::string_view kModelsPath = "/v1/models/";
 constexpr std::string_view kAnthropicId = "request-id";
 
 HttpReply Text(int status, std::string text) { return {.status = status, .content_type = "text/plain", .body = std::move(text)}; }
-
-Route MetricsRoute(RequestMetrics& metrics, const Daemon& daemon) {
-  return {"GET",
-          "/metrics",
-          false,
-          OpenAiError,
-          [&](const auto& exchange) {
-            exchange->Reply({.content_type = "text/plain; version=0.0.4; charset=utf-8", .body = metrics.Text(daemon.serves())});
-          },
-          /*tensors=*/false,
-          Scope::kObserve};
-}
 
 Route AliveRoute(std::string_view path) {
   return {"GET", path, true, OpenAiError, [](const auto& exchange) { exchange->Reply(Text(200, "ok\n")); }};
@@ -138,7 +127,7 @@ int Serve(const Options& options, Access& access, Daemon& daemon) {
   const ModelNames models(daemon, options.model_names);
   ExpertWatches watches(daemon);
   std::vector<Route> routes = MakeRoutes(daemon, models, watches);
-  routes.push_back(MetricsRoute(metrics, daemon));
+  routes.push_back(MetricsRoute(metrics, daemon, access.certificates()));
   if (options.page) std::ranges::move(PageRoutes(), std::back_inserter(routes));
   Router router(std::move(routes), access.tokens(),
                 {{"/v1/messages/", AnthropicError}, {"/v2/", InferenceError}, {"", OpenAiError}}, options.origins);

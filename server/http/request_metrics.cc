@@ -1,7 +1,5 @@
 #include "server/http/request_metrics.h"
 
-#include "prometheus/text_serializer.h"
-
 namespace moed::http {
 namespace {
 
@@ -53,9 +51,9 @@ void RequestMetrics::Count(const AccessRecord& record, std::string_view route) {
   reply_bytes_.Increment(static_cast<double>(record.reply_bytes));
 }
 
-std::string RequestMetrics::Text(bool daemon_serves) {
+std::vector<prometheus::MetricFamily> RequestMetrics::Collect(bool daemon_serves) {
   daemon_serves_.Set(daemon_serves ? 1 : 0);
-  return prometheus::TextSerializer().Serialize(registry_.Collect());
+  return registry_.Collect();
 }
 
 }  // namespace moed::http

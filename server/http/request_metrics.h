@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "prometheus/counter.h"
 #include "prometheus/family.h"
@@ -21,8 +22,8 @@ class RequestMetrics {
   // `route`: the path as this program has it, or "" where it has none such. There are as many series as routes and statuses.
   void Count(const AccessRecord& record, std::string_view route);
 
-  // As Prometheus reads it. `daemon_serves`: now.
-  std::string Text(bool daemon_serves);
+  // `daemon_serves`: now.
+  std::vector<prometheus::MetricFamily> Collect(bool daemon_serves);
 
  private:
   prometheus::Registry registry_;

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "core/expert/stats.h"
-#include "server/metrics/metric_families.h"
+#include "server/process/metric_families.h"
 
 namespace moed {
 

@@ -3,8 +3,8 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
-#include "server/metrics/metric_families.h"
 #include "server/metrics/window_rates.h"
+#include "server/process/metric_families.h"
 #include "server/rpc/server_state.h"
 
 namespace moed {

@@ -1,6 +1,6 @@
 #include "server/metrics/server_metrics.h"
 
-#include "server/metrics/metric_families.h"
+#include "server/process/metric_families.h"
 
 namespace moed {
 

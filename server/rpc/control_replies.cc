@@ -9,7 +9,7 @@
 
 #include "core/base/status.h"
 #include "server/metrics/lookup_totals.h"
-#include "server/metrics/process_metrics.h"
+#include "server/process/process_metrics.h"
 #include "server/wire/error_details.h"
 
 namespace moed {

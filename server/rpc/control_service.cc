@@ -5,7 +5,7 @@
 
 #include "core/base/retry_after.h"
 #include "core/base/status.h"
-#include "server/metrics/process_metrics.h"
+#include "server/process/process_metrics.h"
 #include "server/rpc/change_reactors.h"
 #include "server/rpc/control_replies.h"
 #include "server/wire/authorisation.h"

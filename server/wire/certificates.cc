@@ -6,6 +6,9 @@
 #include <openssl/pem.h>
 #include <openssl/x509.h>
 
+#include <algorithm>
+#include <ctime>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -81,6 +84,16 @@ absl::StatusOr<std::vector<Certificate>> ParseCertificates(std::string_view flag
   return certificates;
 }
 
+int64_t FirstEnd(const std::vector<Certificate>& certificates) {
+  int64_t first = std::numeric_limits<int64_t>::max();
+  for (const Certificate& certificate : certificates) {
+    std::tm end{};
+    ASN1_TIME_to_tm(X509_get0_notAfter(certificate.get()), &end);  // CheckTime has read it
+    first = std::min<int64_t>(first, timegm(&end));
+  }
+  return first;
+}
+
 absl::Status CheckKey(const TlsFiles& files, const std::string& text, X509& certificate) {
   const Bio bio = BioOf(text);
   const Key key(PEM_read_bio_PrivateKey(bio.get(), nullptr, NoPassword, nullptr));
@@ -120,9 +133,11 @@ absl::StatusOr<TlsMaterial> ReadTlsMaterial(const TlsFiles& files) {
   MOED_ASSIGN_OR_RETURN(const auto chain, ParseCertificates(kCertificateFlag, files.certificate, material.certificate));
   MOED_ASSIGN_OR_RETURN(material.key, ReadFile(kKeyFlag, files.key));
   MOED_RETURN_IF_ERROR(CheckKey(files, material.key, *chain.front()));
+  material.end_seconds = FirstEnd(chain);
   if (files.client_ca.empty()) return material;
   MOED_ASSIGN_OR_RETURN(material.client_ca, ReadFile(kClientCaFlag, files.client_ca));
-  MOED_RETURN_IF_ERROR(ParseCertificates(kClientCaFlag, files.client_ca, material.client_ca).status());
+  MOED_ASSIGN_OR_RETURN(const auto authorities, ParseCertificates(kClientCaFlag, files.client_ca, material.client_ca));
+  material.end_seconds = std::min(material.end_seconds, FirstEnd(authorities));
   return material;
 }
 

@@ -1,6 +1,7 @@
 // The TLS of an address: certificate, key and the authorities of clients, from files that may be read anew while it serves.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -25,6 +26,7 @@ absl::Status CheckTlsFiles(const TlsFiles& files);
 // The files' contents, checked together.
 struct TlsMaterial {
   std::string certificate, key, client_ca;
+  int64_t end_seconds = 0;  // since the epoch: the first of all certificates expires then
 };
 
 // INVALID_ARGUMENT names the flag, the file, what is wrong and what to do: a file that cannot be read or holds no PEM of its

@@ -220,7 +220,7 @@ class Examples(unittest.TestCase):
         self.tree.apply("Add a metric")
         units, _ = units_of("bin/moed")
         (unit,) = (unit for unit in units if self.tree.touches(unit))
-        self.assertIn("server/metrics/process_metrics.cc", unit.sources)
+        self.assertIn("server/process/process_metrics.cc", unit.sources)
         compiled = self.tree.compile(unit.command, unit.sources)
         self.assertIn(b"process_file_descriptors_left", compiled.read_bytes())
 

@@ -5,6 +5,7 @@ import http.client
 import json
 import os
 import pathlib
+import re
 import socket
 import ssl
 from collections.abc import Iterator
@@ -43,6 +44,16 @@ class Front(ServerProcess):
 
     def get(self, path: str, headers: dict[str, str] | None = None) -> tuple[int, bytes]:
         return self.request("GET", path, None, headers)
+
+    def metrics(self) -> str:
+        status, body = self.get("/metrics")
+        assert status == 200, body
+        return body.decode()
+
+    def metric(self, series: str) -> float:
+        """0 where there is no such series."""
+        found = re.search(rf"^{re.escape(series)} (\S+)$", self.metrics(), re.M)
+        return float(found[1]) if found else 0
 
     def post(self, path: str, body: Any, headers: dict[str, str] | None = None) -> tuple[int, Any]:
         """With the body as JSON, unless it is bytes; and the answer's JSON."""

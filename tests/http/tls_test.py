@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import grpc
 
-from tests.authority import Authority, Pair, speaks
+from tests.authority import Authority, Pair, end_seconds, speaks
 from tests.http.front import Front, front_of
 from tests.real_programs import RealProgramsTest, main
 from tools.daemon import Daemon, pack_demo, running
@@ -42,7 +42,8 @@ class HttpTlsTest(RealProgramsTest):
         super().setUpClass()
         store = pack_demo(cls.binaries, cls.folder, "q8", "q8")
         cls.ours, cls.theirs = (Authority(cls.folder, name) for name in ("ours", "theirs"))
-        cls.server, cls.client, cls.renewed = (cls.ours.issue(name) for name in ("server", "client", "renewed"))
+        cls.server, cls.client = (cls.ours.issue(name) for name in ("server", "client"))
+        cls.renewed = cls.ours.issue("renewed", days=1)
         cls.stranger = cls.theirs.issue("stranger")
         own = ("--tls-cert", cls.client.certificate, "--tls-key", cls.client.key)
         tls = ("--tls-cert", cls.server.certificate, "--tls-key", cls.server.key, "--tls-client-ca", cls.ours.certificate)
@@ -150,8 +151,10 @@ class HttpTlsTest(RealProgramsTest):
             self.assertEqual(kept.getresponse().read(), b"ok\n")
             connected = kept.sock
             self.assertEqual(self.served(front), "server")
+            self.assertEqual(front.metric("moe_tls_certificate_end_seconds"), end_seconds(self.server.certificate))
             self.put(self.renewed, files)
             self.hang_up(front, "certificates read anew")
+            self.assertEqual(front.metric("moe_tls_certificate_end_seconds"), end_seconds(self.renewed.certificate))
             wait_until(lambda: self.served(front) == "renewed", "the renewed certificate", WAIT_SECONDS)
             files.certificate.write_text(self.server.certificate.read_text()[:300])
             self.hang_up(front, "certificates not read anew, those from before go on")

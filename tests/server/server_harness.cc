@@ -12,8 +12,8 @@
 
 #include "core/grammar/matcher_pool.h"
 #include "google/rpc/status.pb.h"
-#include "server/metrics/process_metrics.h"
 #include "server/metrics/server_metrics.h"
+#include "server/process/process_metrics.h"
 #include "server/rpc/inference_limits.h"
 #include "server/startup/log_level.h"
 #include "server/wire/error_details.h"

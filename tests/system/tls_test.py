@@ -12,8 +12,9 @@ import sys
 from collections.abc import Iterator
 from typing import ClassVar
 
-from tests.authority import Authority, Pair, speaks
+from tests.authority import Authority, Pair, end_seconds, speaks
 from tests.real_programs import RealProgramsTest, main
+from tests.system.daemon_rig import metric
 from tools.daemon import ROOT, Daemon, pack_demo
 from tools.server_process import wait_until
 
@@ -24,6 +25,7 @@ SLOW = (*BUDGET, "--backend", "scalar", "--threads", 1)
 ONE_ANSWER = ("generate", "--prompt", "Once upon a time", "--max-new-tokens", 2, "--ignore-eos")
 IMPATIENT = ("--connect-timeout", 1)  # where nobody is to come in
 WAIT_SECONDS = 300
+END = "moe_tls_certificate_end_seconds"
 
 
 def served_serial(address: str) -> str:
@@ -58,7 +60,8 @@ class TlsTest(RealProgramsTest):
         cls.store = pack_demo(cls.binaries, cls.folder, "q8", "q8")
         cls.ours = Authority(cls.folder, "ours")
         cls.theirs = Authority(cls.folder, "theirs")
-        cls.server, cls.client, cls.renewed = (cls.ours.issue(name) for name in ("server", "client", "renewed"))
+        cls.server, cls.client = (cls.ours.issue(name) for name in ("server", "client"))
+        cls.renewed = cls.ours.issue("renewed", days=1)
         cls.expired = cls.ours.issue("expired", days=-1)
         cls.stranger = cls.theirs.issue("stranger")
 
@@ -192,9 +195,19 @@ class TlsTest(RealProgramsTest):
                     self.assertRegex(daemon.log().splitlines()[-1], said)
                     self.assertEqual(served_serial(daemon.address), self.server.serial())
                     self.assertEqual(daemon.moectl("health").returncode, 0)
+            self.assertEqual(metric(daemon, END), end_seconds(self.server.certificate))
             self.put(self.renewed, files)
             self.hang_up(daemon, "certificates read anew")
             self.assertEqual(served_serial(daemon.address), self.renewed.serial())
+            self.assertEqual(metric(daemon, END), end_seconds(self.renewed.certificate))
+
+    def test_the_first_authority_of_clients_that_ends_counts(self) -> None:
+        short = Authority(self.folder, "short", days=1)
+        authorities = self.folder / "authorities.pem"
+        authorities.write_text(self.theirs.certificate.read_text() + short.certificate.read_text())
+        own = ("--tls-cert", self.stranger.certificate, "--tls-key", self.stranger.key)
+        with self.serving(*BUDGET, "--tls-client-ca", authorities, client=own) as (daemon, _):
+            self.assertEqual(metric(daemon, END), end_seconds(short.certificate))
 
     def test_without_tls_a_hangup_changes_nothing(self) -> None:
         with self.running("--store", self.store, *BUDGET) as daemon:

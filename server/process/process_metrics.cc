@@ -1,14 +1,15 @@
-#include "server/metrics/process_metrics.h"
+#include "server/process/process_metrics.h"
 
 #include <dirent.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <ctime>
 #include <fstream>
 #include <sstream>
 #include <string>
 
-#include "server/metrics/metric_families.h"
+#include "server/process/metric_families.h"
 #include "server/sandbox/sandbox.h"
 
 namespace moed {
@@ -28,12 +29,14 @@ void ReadStatus(ProcessUsage& usage) {
   }
 }
 
+// Since the epoch. Where a unit has ProcSubset=pid there is no /proc/stat.
 double BootTimeSeconds() {
-  std::ifstream file("/proc/stat");
-  for (std::string line; std::getline(file, line);) {
-    if (line.rfind("btime ", 0) == 0) return std::stod(line.substr(6));
-  }
-  return 0;
+  const auto now = [](clockid_t clock) {
+    timespec time{};
+    clock_gettime(clock, &time);
+    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+  };
+  return now(CLOCK_REALTIME) - now(CLOCK_BOOTTIME);
 }
 
 // Fields 14, 15 (user and system time) and 22 (start) of /proc/self/stat, in clock ticks; the name in field 2 may hold spaces.
