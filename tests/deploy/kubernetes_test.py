@@ -1,21 +1,28 @@
 """deploy/kubernetes against Kubernetes' schemas and the programs: every field, flag, port and time is one that exists."""
 
+import copy
+import itertools
 import json
 import os
 import re
 import shutil
+import ssl
 import subprocess
 from typing import Any
 
 import yaml
 
+from tests.authority import Authority
+from tests.http.front import front_of
 from tests.real_programs import RealProgramsTest, main
+from tests.tokens import write_tokens
 from tests.virtual_environment import fetched
-from tools.daemon import ROOT
+from tools.daemon import ROOT, pack_demo
 
 FOLDER = ROOT / "deploy" / "kubernetes"
 VERSIONS = ("1.29", "1.37")
 OVERLAYS = ("cpu", "jetson", "replicas")
+OWN, ASKER = "the-pods-own-token-0", "who-asks-the-pod-000"
 
 
 def documents(text: str) -> dict[tuple[str, str], dict[str, Any]]:
@@ -25,6 +32,33 @@ def documents(text: str) -> dict[tuple[str, str], dict[str, Any]]:
 def base() -> dict[tuple[str, str], dict[str, Any]]:
     kustomization = yaml.safe_load((FOLDER / "base" / "kustomization.yaml").read_text())
     return documents("---\n".join((FOLDER / "base" / name).read_text() for name in kustomization["resources"]))
+
+
+def secured() -> dict[tuple[str, str], dict[str, Any]]:
+    """The base with the component."""
+    component = yaml.safe_load((FOLDER / "components" / "secured" / "kustomization.yaml").read_text())
+    (patch,) = component["patches"]
+    target = (patch["target"]["kind"], patch["target"]["name"])
+    return base() | {target: patched(base()[target], yaml.safe_load(patch["patch"]))}
+
+
+def patched(document: Any, operations: list[dict[str, Any]]) -> Any:
+    """What a JSON patch of tests, replacements and additions makes of it."""
+    whole = copy.deepcopy(document)
+    for operation in operations:
+        *parents, last = operation["path"].split("/")[1:]
+        at = whole
+        for parent in parents:
+            at = at[int(parent)] if isinstance(at, list) else at[parent]
+        key: Any = last if isinstance(at, dict) else len(at) if last == "-" else int(last)
+        if operation["op"] == "test":
+            assert at[key] == operation["value"], operation
+        elif operation["op"] == "add" and isinstance(at, list):
+            at.insert(key, operation["value"])
+        else:
+            assert operation["op"] == "add" or key in at or isinstance(at, list), operation
+            at[key] = operation["value"]
+    return whole
 
 
 class Kubernetes(RealProgramsTest):
@@ -63,7 +97,10 @@ class Kubernetes(RealProgramsTest):
             self.assertEqual(container["securityContext"]["capabilities"], {"drop": ["ALL"]})
             for mount in container.get("volumeMounts", []):
                 self.assertIn(mount["name"], volumes)
-        self.assertEqual(pod["containers"][0]["readinessProbe"]["grpc"]["port"], ports["grpc"])
+        for container in pod["containers"]:
+            for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+                asked = container.get(probe, {"httpGet": {"port": "http"}})
+                self.assertIn(asked["grpc"]["port"] if "grpc" in asked else ports[asked["httpGet"]["port"]], ports.values())
         labels = found["StatefulSet", "moed"]["spec"]["template"]["metadata"]["labels"]
         for kind, name in found:
             spec = found[kind, name]["spec"]
@@ -128,6 +165,47 @@ class Kubernetes(RealProgramsTest):
             self.assertEqual(overlay["resources"], ["../../base"])
             for patch in overlay["patches"]:
                 self.assertIn((patch["target"]["kind"], patch["target"]["name"]), base())
+
+    def test_secured_it_is_kubernetes_and_fits_the_programs(self) -> None:
+        found = secured()
+        self.validate("---\n".join(yaml.safe_dump(each) for each in found.values()), "secured")
+        self.check(found)
+        pod = self.pod(found)
+        secrets = {volume["secret"]["secretName"] for volume in pod["volumes"] if "secret" in volume}
+        self.assertEqual(secrets, {"moed-tls", "moed-tokens"})
+        for container in pod["containers"]:
+            self.assertNotIn("--insecure", container["args"])
+            self.assertLessEqual({"--tls-cert", "--tls-key", "--tokens"}, set(container["args"]))
+            self.assertNotIn("grpc", container["readinessProbe"])
+
+    def test_secured_programs_serve_and_drain(self) -> None:
+        """With the component's own arguments, and files in the place of its secrets."""
+        pod = self.pod(secured())
+        authority = Authority(self.folder, "cluster")
+        pair = authority.issue("moed")
+        files = {"/tls/tls.crt": pair.certificate, "/tls/tls.key": pair.key, "/tls/ca.crt": authority.certificate}
+        files["/tokens/own"] = self.folder / "own"
+        files["/tokens/own"].write_text(OWN)
+        files["/tokens/tokens"] = write_tokens(self.folder / "tokens", ("pod", "observe,control", OWN), ("asker", "infer", ASKER))
+
+        def given(words: list[str], flags: tuple[str, ...]) -> list[object]:
+            """The arguments that are about who comes in."""
+            pairs = [(flag, files.get(value, value)) for flag, value in itertools.pairwise(words) if flag in flags]
+            return [word for each in pairs for word in each]
+
+        flags = ("--tls-cert", "--tls-key", "--tokens", "--server-tls-ca", "--server-tls-name", "--server-token-file")
+        of_daemon, of_front = (given(container["args"], flags) for container in pod["containers"])
+        drain = pod["containers"][0]["lifecycle"]["preStop"]["exec"]["command"]
+        client = given(drain, ("--tls-ca", "--tls-name", "--token-file"))
+        store = pack_demo(self.binaries, self.folder, "q8", "q8")
+        with self.running("--store", store, "--memory-budget", "64MiB", *of_daemon, client=client) as daemon:
+            context = ssl.create_default_context(cafile=authority.certificate)
+            with front_of(daemon, *of_front, context=context) as front:
+                asked = {"model": "q8-q8", "prompt": "Once", "max_tokens": 2}
+                self.assertEqual(front.post("/v1/completions", asked)[0], 401)
+                status, answer = front.post("/v1/completions", asked, {"authorization": f"Bearer {ASKER}"})
+                self.assertEqual(status, 200, answer)
+            self.assertEqual(daemon.moectl("drain").returncode, 0)
 
     @staticmethod
     def kustomize() -> list[str] | None:
