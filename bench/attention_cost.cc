@@ -13,6 +13,7 @@
 #include "bench/float_peak.h"
 #include "core/base/buffer.h"
 #include "core/base/executor.h"
+#include "core/base/median.h"
 #include "core/base/status.h"
 #include "core/kernels/backend.h"
 #include "core/machine/memory_read.h"
@@ -169,11 +170,6 @@ struct Options {
   int tokens = 1;
   int turns = 9;
 };
-
-double Median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
 
 absl::Status Run(const Options& options) {
   const auto executor = MakeThreadPool(options.threads);

@@ -24,6 +24,7 @@
 #include "core/base/buffer.h"
 #include "core/base/clock.h"
 #include "core/base/executor.h"
+#include "core/base/median.h"
 #include "core/base/status.h"
 #include "core/io/read_backend.h"
 #include "core/kernels/backend.h"
@@ -54,12 +55,6 @@ constexpr Model kModels[] = {
 };
 
 double Now() { return Clock::Real().NowSeconds(); }
-
-double Median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
-  return values[values.size() / 2];
-}
 
 // Memory that every benchmark reads, far larger than caches: any bytes are weights, these with scales of about one.
 class Pool {

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Holds the documents against these rules: sentences of at most 30 words, links that lead somewhere, paths that exist.
+Paths in comments of C++ have to exist, too.
 
 Every folder with many files has a README; tests/README.md speaks for all of tests/.
 
@@ -75,6 +76,14 @@ def complaints(path: Path, known: set[str]) -> Iterator[str]:
             yield f"{name}: `{quoted}` is not in the repository"
 
 
+def missing_in_comments(path: Path, known: set[str]) -> Iterator[str]:
+    for number, line in enumerate(path.read_text().splitlines(), start=1):
+        _, mark, comment = line.partition("// ")
+        for named in re.findall(r"[\w./-]+\.(?:h|cc|md|proto)\b", comment if mark else ""):
+            if named.startswith(FOLDERS) and named not in known:
+                yield f"{path.relative_to(ROOT)}:{number}: {named} is not in the repository"
+
+
 def unexplained(known: set[str]) -> Iterator[str]:
     folders = Counter(str(Path(file).parent) for file in known if not file.endswith("README.md"))
     for folder, files in sorted(folders.items()):
@@ -92,6 +101,7 @@ def unexplained(known: set[str]) -> Iterator[str]:
 def main() -> int:
     files = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
     found = [text for file in files if file.endswith(".md") for text in complaints(ROOT / file, set(files))]
+    found += [text for file in files if file.endswith((".h", ".cc")) for text in missing_in_comments(ROOT / file, set(files))]
     found += unexplained(set(files))
     print("\n".join(found), end="\n" if found else "")
     return 1 if found else 0

@@ -54,10 +54,6 @@ absl::Status DataLoss(const Parts&... parts) {
   return absl::DataLossError(StrCat(parts...));
 }
 template <class... Parts>
-absl::Status Unimplemented(const Parts&... parts) {
-  return absl::UnimplementedError(StrCat(parts...));
-}
-template <class... Parts>
 absl::Status Internal(const Parts&... parts) {
   return absl::InternalError(StrCat(parts...));
 }

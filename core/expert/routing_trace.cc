@@ -11,7 +11,8 @@
 namespace moed {
 namespace {
 
-constexpr size_t kMostTokens = 4096;  // of a sequence before it is written
+// Of a token's line in the index while it is made, too.
+constexpr size_t kTokenBytes = 64, kValueBytes = sizeof(uint16_t) + sizeof(uint8_t);
 
 std::string ShapeJson(const RoutingShape& shape) {
   nlohmann::ordered_json json;
@@ -25,7 +26,11 @@ std::string ShapeJson(const RoutingShape& shape) {
 }  // namespace
 
 RoutingRecorder::RoutingRecorder(std::string directory, const RoutingShape& shape)
-    : directory_(std::move(directory)), shape_(shape), index_(shape.layers, shape.experts, 1) {}
+    : directory_(std::move(directory)),
+      shape_(shape),
+      index_(shape.layers, shape.experts, 1),
+      token_values_(shape.layers.size() * static_cast<size_t>(shape.top_k)),
+      piece_tokens_(std::max<size_t>(1, kPieceBytes / (token_values_ * kValueBytes + kTokenBytes))) {}
 
 std::string NextTraceFolder(const std::string& directory) {
   std::error_code error;
@@ -66,10 +71,12 @@ void RoutingRecorder::OnRouted(const LayerRouting& routing) {
 
 void RoutingRecorder::Record(int position, const TokenRouting& token) {
   const size_t layer_values = static_cast<size_t>(shape_.top_k);
-  const size_t token_values = layer_values * shape_.layers.size();
   Sequence& sequence = sequences_[token.sequence];
   if (position == 0) {  // whatever an abandoned step left is dropped
-    sequence.experts.resize(sequence.tokens.size() * token_values);
+    sequence.tokens.reserve(piece_tokens_);
+    sequence.experts.reserve(piece_tokens_ * token_values_);
+    sequence.probabilities.reserve(piece_tokens_ * token_values_);
+    sequence.experts.resize(sequence.tokens.size() * token_values_);
     sequence.probabilities.resize(sequence.experts.size());
     sequence.whole = true;
   }
@@ -79,9 +86,9 @@ void RoutingRecorder::Record(int position, const TokenRouting& token) {
     sequence.experts.push_back(static_cast<uint16_t>(choice.expert));
     sequence.probabilities.push_back(static_cast<uint8_t>(std::lround(std::clamp(choice.probability, 0.f, 1.f) * 255)));
   }
-  if (sequence.experts.size() < (sequence.tokens.size() + 1) * token_values) return;
+  if (sequence.experts.size() < (sequence.tokens.size() + 1) * token_values_) return;
   sequence.tokens.push_back(token.token);
-  if (sequence.tokens.size() == kMostTokens) Write(sequence);
+  if (sequence.tokens.size() == piece_tokens_) Write(sequence);
 }
 
 void RoutingRecorder::OnSequenceEnd(SequenceId sequence) {
@@ -92,8 +99,9 @@ void RoutingRecorder::OnSequenceEnd(SequenceId sequence) {
 }
 
 void RoutingRecorder::Write(Sequence& sequence) {
-  const size_t values = sequence.tokens.size() * static_cast<size_t>(shape_.top_k) * shape_.layers.size();
+  const size_t values = sequence.tokens.size() * token_values_;
   std::string bytes;
+  bytes.reserve(values * (shape_.wide() ? 2 : 1));
   for (size_t i = 0; i < values; ++i) {
     bytes.push_back(static_cast<char>(sequence.experts[i] & 0xff));
     if (shape_.wide()) bytes.push_back(static_cast<char>(sequence.experts[i] >> 8));

@@ -37,19 +37,24 @@ struct RoutingShape {
 // DIRECTORY/2, DIRECTORY/3 and so on: the first that holds no trace. For who records again what is recorded in DIRECTORY.
 std::string NextTraceFolder(const std::string& directory);
 
-// Writes decoded tokens, a sequence when it ends; long ones in pieces, so that memory stays bounded. A token that was routed to
-// fewer than top_k experts in some layer (masked) is left out. Not synchronised.
+// Writes decoded tokens, a sequence when it ends or pauses; long ones in pieces, so that memory stays bounded. A token that was
+// routed to fewer than top_k experts in some layer (masked) is left out. Not synchronised.
 class RoutingRecorder {
  public:
   // Makes the directory where it does not exist. ALREADY_EXISTS for one that holds a trace.
   static absl::StatusOr<std::unique_ptr<RoutingRecorder>> Create(const std::string& directory, const RoutingShape& shape);
 
   void OnRouted(const LayerRouting& routing);
-  void OnSequenceEnd(SequenceId sequence);
+  void OnSequenceEnd(SequenceId sequence);  // or pause: what comes later is another piece
   // Writes what is left. The first write that failed, if any did; nothing was recorded from there on.
   absl::Status Finish();
 
+  // Of so many sequences between their beginnings and their ends.
+  static uint64_t MemoryBytes(uint64_t sequences) { return (sequences + 1) * kPieceBytes; }
+
  private:
+  static constexpr size_t kPieceBytes = 1 << 20;
+
   struct Sequence {
     std::vector<TokenId> tokens;
     std::vector<uint16_t> experts;       // (tokens, layers, top_k), the last token perhaps in part
@@ -64,6 +69,8 @@ class RoutingRecorder {
   const std::string directory_;
   const RoutingShape shape_;
   const ExpertIndex index_;
+  const size_t token_values_;  // (layers, top_k)
+  const size_t piece_tokens_;  // of a sequence before it is written
   std::ofstream experts_, probabilities_, sequences_index_;
   absl::flat_hash_map<SequenceId, Sequence> sequences_;
   uint64_t tokens_written_ = 0;

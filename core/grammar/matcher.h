@@ -22,7 +22,7 @@ class Matcher {
  public:
   static constexpr int kMostNested = 256;  // rules within each other; what would go deeper is not allowed
 
-  // Holds about `cache_bytes` beside the grammar (MatcherBytes counts both), whatever the text is. The trie must outlive it.
+  // Holds about `cache_bytes` (MatcherCacheBytes) beside the grammar, whatever the text is. The trie must outlive it.
   Matcher(std::shared_ptr<const Grammar> grammar, const VocabularyTrie& trie, uint64_t cache_bytes);
 
   // Why there are no masks: INVALID_ARGUMENT where the grammar has too many ways to begin.

@@ -36,7 +36,8 @@ struct PrepareArguments {
   int32_t* sums;
 };
 
-// quantize(block of 32 values, codes, scale, sum) for every block. Static: as HeadOf.
+// quantize(block of 32 values, codes, scale, sum) for every block. Static: each file of kernels is compiled for other
+// instructions, and the linker would keep one of equal names.
 template <class Quantize>
 static inline void PrepareBlocks(const PrepareArguments& a, const Quantize& quantize) {
   constexpr int kColumns = 32;

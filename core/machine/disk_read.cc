@@ -1,3 +1,4 @@
+#include "core/base/median.h"
 #include "core/machine/disk_read.h"
 
 #include <algorithm>
@@ -46,12 +47,6 @@ class Slots {
   std::vector<int> free_ ABSL_GUARDED_BY(mutex_);
   absl::Status outcome_ ABSL_GUARDED_BY(mutex_);
 };
-
-double Median(std::vector<double>& values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 }  // namespace
 

@@ -6,6 +6,7 @@
 #include "core/model/decoder_config.h"
 #include "core/model/decoder_tensors.h"
 #include "core/model/families.h"
+#include "core/model/matrix_parts.h"
 
 namespace moed {
 namespace {
@@ -40,12 +41,7 @@ std::vector<TensorPart> Parts(const ModelSpec& spec) {
       for (const ExpertPart part : {ExpertPart::kGate, ExpertPart::kUp, ExpertPart::kDown}) {
         const bool down = part == ExpertPart::kDown;
         const int rows = down ? spec.hidden : spec.expert_ffn, cols = down ? spec.expert_ffn : spec.hidden;
-        parts.push_back({.name = MlpExpertTensor(layer, expert, part),
-                         .whole = Released(layer, expert, part),
-                         .whole_shape = ShapeOf({rows, cols}),
-                         .rows = rows,
-                         .cols = cols,
-                         .row_stride = cols});
+        parts.push_back(PartOf(MlpExpertTensor(layer, expert, part), rows, cols, {Released(layer, expert, part), rows}));
       }
     }
   }

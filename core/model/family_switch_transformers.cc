@@ -8,6 +8,7 @@
 #include "core/model/decoder_config.h"
 #include "core/model/decoder_tensors.h"
 #include "core/model/families.h"
+#include "core/model/matrix_parts.h"
 
 namespace moed {
 namespace {
@@ -179,12 +180,8 @@ std::vector<TensorPart> Parts(const ModelSpec& spec) {
       for (const ExpertPart part : {ExpertPart::kUp, ExpertPart::kDown}) {
         const int rows = part == ExpertPart::kUp ? spec.expert_ffn : spec.hidden;
         const int cols = part == ExpertPart::kUp ? spec.hidden : spec.expert_ffn;
-        parts.push_back({.name = ExpertTensor(layer, expert, part),
-                         .whole = StrCat(experts, expert, ProjectionName(part)),
-                         .whole_shape = ShapeOf({rows, cols}),
-                         .rows = rows,
-                         .cols = cols,
-                         .row_stride = cols});
+        const std::string whole = StrCat(experts, expert, ProjectionName(part));
+        parts.push_back(PartOf(ExpertTensor(layer, expert, part), rows, cols, {whole, rows}));
       }
     }
   }

@@ -32,9 +32,6 @@ void Store(std::byte* at, T value) {
   std::memcpy(at, &value, sizeof(T));
 }
 
-// One of the float16 arrays (8 values, one a row) at the head of an integer block.
-inline float LoadScale(const std::byte* array, int row) { return Float16ToFloat(Load<uint16_t>(array + 2 * row)); }
-
 // How one format's file packs a block of 8 x 32 weights (row-major, magnitudes up to the format's largest) into its
 // panel_block_bytes, and unpacks the weights of a panel block.
 struct Codec {

@@ -8,8 +8,8 @@ namespace moed::quant {
 inline constexpr int kMostBlockColumns = 256;
 inline constexpr int kMostParts = 16;
 
-// Codes and scales as the numbers that are stored, whatever packs them: a checkpoint's blocks (ggml_blocks.h,
-// safetensors_blocks.h) and those of panels (block_layouts.h) are both read into it, so that one becomes the other without a
+// Codes and scales as the numbers that are stored, whatever packs them: a checkpoint's blocks (ggml_blocks.h)
+// and those of panels (block_layouts.h) are both read into it, so that one becomes the other without a
 // change. A part is 16 or 32 columns with a scale of their own.
 struct RowBlock {
   uint16_t scale = 0;               // float16; mxfp4: the exponent, e8m0

@@ -8,6 +8,7 @@
 
 #include "CLI/CLI.hpp"
 #include "core/base/status.h"
+#include "server/commands/command_line.h"
 #include "server/commands/store_cache.h"
 #include "server/doctor/report.h"
 
@@ -43,15 +44,7 @@ int CheckMachine(std::span<const std::string> arguments) {
       ->type_name("S");
   app.add_flag("--json", json, "as JSON (docs/doctor.md)");
   app.footer(kFooter);
-  try {
-    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
-  } catch (const CLI::CallForHelp&) {
-    std::fputs(app.help().c_str(), stdout);
-    return 0;
-  } catch (const CLI::ParseError& error) {
-    std::fprintf(stderr, "moed doctor: %s; allowed are: --path, --seconds, --json, --help\n", error.what());
-    return 2;
-  }
+  if (const std::optional<int> end = ParseCommandLine(app, arguments)) return *end;
   if (path.empty()) {
     absl::StatusOr<std::string> cache = CacheFolder(kEnvironment);
     if (!cache.ok()) {

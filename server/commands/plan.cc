@@ -7,6 +7,7 @@
 #include "CLI/CLI.hpp"
 #include "core/base/byte_size.h"
 #include "core/base/status.h"
+#include "server/commands/command_line.h"
 #include "server/commands/dry_run_pack.h"
 #include "server/commands/model_source.h"
 #include "server/plan/dry_run.h"
@@ -91,17 +92,7 @@ int PlanModel(std::span<const std::string> arguments) {
       ->type_name("S");
   app.add_flag("--json", flags.json, "as JSON (docs/planning.md)");
   app.footer(kFooter);
-  try {
-    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
-  } catch (const CLI::CallForHelp&) {
-    std::fputs(app.help().c_str(), stdout);
-    return 0;
-  } catch (const CLI::ParseError& error) {
-    std::fprintf(stderr,
-                 "moed plan: %s; allowed are: MODEL, --memory, --device-budget, --expert-formats, --seconds, --json, --help\n",
-                 error.what());
-    return 2;
-  }
+  if (const std::optional<int> end = ParseCommandLine(app, arguments)) return *end;
   if (!formats.empty()) flags.pack = {"--expert-formats", formats};
   if (!ReadBytes("--memory", memory, flags.memory) || !ReadBytes("--device-budget", device, flags.device)) return 2;
   const absl::Status status = Plan(flags);

@@ -17,6 +17,7 @@
 #include "client/flag_values.h"
 #include "core/base/byte_size.h"
 #include "core/base/status.h"
+#include "server/commands/command_line.h"
 #include "server/commands/local_daemon.h"
 #include "server/commands/model_source.h"
 #include "server/commands/run_budget.h"
@@ -90,22 +91,10 @@ void Define(CLI::App& app, Flags& flags) {
 std::optional<int> Parse(std::span<const std::string> arguments, Flags& flags) {
   const auto end = std::ranges::find(arguments, "--");
   if (end != arguments.end()) flags.daemon.assign(end + 1, arguments.end());
-  std::vector<std::string> mine(std::make_reverse_iterator(end), arguments.rend());
   CLI::App app(kDescription, "moed run");
   app.footer(kFooter);
   Define(app, flags);
-  try {
-    app.parse(std::move(mine));
-  } catch (const CLI::CallForHelp&) {
-    std::fputs(app.help().c_str(), stdout);
-    return 0;
-  } catch (const CLI::ParseError& error) {
-    std::string allowed;
-    for (const CLI::Option* option : app.get_options()) allowed += StrCat(allowed.empty() ? "" : ", ", option->get_name());
-    std::fprintf(stderr, "moed run: %s; allowed are: %s, and flags of the daemon after --\n", error.what(), allowed.c_str());
-    return kExitUsage;
-  }
-  return std::nullopt;
+  return ParseCommandLine(app, {arguments.begin(), end}, ", and flags of the daemon after --");
 }
 
 absl::StatusOr<ModelSource> ExamineSource(Flags& flags) {

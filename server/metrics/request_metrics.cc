@@ -42,7 +42,6 @@ Histogram* MakeHistogram(prometheus::Registry& registry, const char* name, const
 
 std::string_view MethodName(Method method) { return kMethodNames[static_cast<size_t>(method)]; }
 std::string_view EndReasonName(EndReason reason) { return kEndReasonNames[static_cast<size_t>(reason)]; }
-std::string_view RejectionName(Rejection rejection) { return kRejectionNames[static_cast<size_t>(rejection)]; }
 
 EndReason EndReasonOf(const FinishInfo& finish) {
   if (finish.status.ok()) {

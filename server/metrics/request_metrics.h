@@ -39,7 +39,6 @@ EndReason EndReasonOf(const FinishInfo& finish);  // slow clients aside, which t
 // Why a call was not admitted.
 enum class Rejection : uint8_t { kQueueFull, kTenantLimit, kTooLarge, kNotReady, kDraining };
 inline constexpr int kRejections = 5;
-std::string_view RejectionName(Rejection rejection);
 
 // Thread-safe; the registry must outlive it. Everything is exported as zero from the start.
 class RequestMetrics {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/base/buffer.h"
+#include "core/base/median.h"
 #include "core/base/status.h"
 #include "core/store/layout.h"
 
@@ -208,9 +209,7 @@ absl::StatusOr<double> MeasureTokenProducts(const StoreDescription& store, const
     MOED_RETURN_IF_ERROR(products.Run());
     seconds.push_back(SecondsBetween(start, clock.NowNanos()));
   } while (SecondsBetween(begin, clock.NowNanos()) < limits.seconds);
-  const auto middle = seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2);
-  std::nth_element(seconds.begin(), middle, seconds.end());
-  return *middle;
+  return Median(seconds);
 }
 
 }  // namespace moed

@@ -1,4 +1,4 @@
-// What the daemon was told: the only reader of flags, environment and configuration file.
+// What the daemon was told: the daemon's only reader of flags, environment and configuration file.
 #pragma once
 
 #include <cstdint>

@@ -24,7 +24,6 @@ TEST(StatusTest, EachMakerHasItsCode) {
       {FailedPrecondition("got ", 1), absl::StatusCode::kFailedPrecondition},
       {ResourceExhausted("got ", 1), absl::StatusCode::kResourceExhausted},
       {DataLoss("got ", 1), absl::StatusCode::kDataLoss},
-      {Unimplemented("got ", 1), absl::StatusCode::kUnimplemented},
       {Internal("got ", 1), absl::StatusCode::kInternal},
   };
   for (const auto& [status, code] : made) {

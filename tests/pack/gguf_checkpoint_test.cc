@@ -74,6 +74,15 @@ TEST(GgufCheckpointTest, KeepsTheChatTemplate) {
   EXPECT_EQ(Opened(Tiny().String("tokenizer.chat_template", "{{ x }}")).checkpoint->chat().chat_template, "{{ x }}");
 }
 
+TEST(GgufCheckpointTest, KeepsTheSamplingThatIsRecommended) {
+  TestGguf file = Tiny();
+  EXPECT_EQ(Opened(file).checkpoint->chat().sampling_defaults, "");
+  file.U32("general.sampling.top_k", 20).F32("general.sampling.temp", 0.5f).F32("general.sampling.penalty_repeat", 1);
+  EXPECT_EQ(Opened(file).checkpoint->chat().sampling_defaults, R"({"repetition_penalty":1.0,"temperature":0.5,"top_k":20})");
+  EXPECT_THAT(Opened(Tiny().F32("general.sampling.top_p", 2)).error(),
+              AllOf(HasSubstr("general.sampling.top_p"), HasSubstr("2")));
+}
+
 // As in the first files with experts, "blk.0.ffn_up.2.weight".
 TEST(GgufCheckpointTest, ExpertsMayBeTensorsOfTheirOwn) {
   TestGguf apart = Tiny();

@@ -49,15 +49,16 @@ TEST(RoutingRecorder, LongSequencesAreWrittenInPieces) {
   const RoutingShape shape = TinyShape();
   auto recorder = RoutingRecorder::Create(folder / "trace", shape);
   ASSERT_TRUE(recorder.ok());
-  for (int i = 0; i < 5000; ++i)
+  constexpr int kTokens = 20'000;
+  for (int i = 0; i < kTokens; ++i)
     Route(**recorder, shape, SequenceId(1), TokenId(i), {{{0, .5f}, {1, .5f}}, {{2, .5f}, {3, .5f}}});
   ASSERT_TRUE((*recorder)->Finish().ok());
   TokenTexts texts;
   const auto trace = ReadRoutingTrace(folder / "trace", std::nullopt, texts);
   ASSERT_TRUE(trace.ok()) << trace.status();
-  EXPECT_EQ(trace->replayed_tokens(), 5000u);
+  EXPECT_EQ(trace->replayed_tokens(), size_t{kTokens});
   EXPECT_EQ(trace->sequences.size(), 2u);
-  EXPECT_EQ(trace->token_ids.back(), TokenId(4999));
+  EXPECT_EQ(trace->token_ids.back(), TokenId(kTokens - 1));
 }
 
 TEST(RoutingRecorder, ATraceThatWasRemovedIsMissed) {

@@ -75,18 +75,19 @@ absl::StatusOr<std::string> NamedTokensOf(const std::string& path, const json& t
   return TextOf(named);
 }
 
-// Keys of generation_config.json that are fields of moe.v1.Sampling.
+// Keys of generation_config.json that are fields of moe.v1.Sampling, and the keys of a GGUF file.
 struct SamplingKey {
   std::string_view name;
+  std::string_view gguf_key;
   double least, most;
   bool whole = false;
 };
-constexpr SamplingKey kSamplingKeys[] = {
-    {"temperature", 0, std::numeric_limits<float>::max()},
-    {"top_k", 0, std::numeric_limits<int32_t>::max(), true},
-    {"top_p", std::numeric_limits<float>::min(), 1},
-    {"min_p", 0, 1},
-    {"repetition_penalty", std::numeric_limits<float>::min(), std::numeric_limits<float>::max()}};
+constexpr SamplingKey kSamplingKeys[] = {{"temperature", "general.sampling.temp", 0, std::numeric_limits<float>::max()},
+                                         {"top_k", "general.sampling.top_k", 0, std::numeric_limits<int32_t>::max(), true},
+                                         {"top_p", "general.sampling.top_p", std::numeric_limits<float>::min(), 1},
+                                         {"min_p", "general.sampling.min_p", 0, 1},
+                                         {"repetition_penalty", "general.sampling.penalty_repeat",
+                                          std::numeric_limits<float>::min(), std::numeric_limits<float>::max()}};
 
 absl::StatusOr<std::string> SamplingOf(const std::string& path, const json& generation_config) {
   json sampling = json::object();
@@ -99,6 +100,20 @@ absl::StatusOr<std::string> SamplingOf(const std::string& path, const json& gene
                              key.whole ? ", whole" : "");
     }
     sampling[std::string(key.name)] = key.whole ? json(static_cast<int64_t>(number)) : value;
+  }
+  return TextOf(sampling);
+}
+
+absl::StatusOr<std::string> SamplingOf(const GgufMetadata& metadata) {
+  json sampling = json::object();
+  for (const SamplingKey& key : kSamplingKeys) {
+    if (!metadata.Has(key.gguf_key)) continue;
+    if (key.whole) {
+      MOED_ASSIGN_OR_RETURN(sampling[std::string(key.name)],
+                            metadata.Int(key.gguf_key, static_cast<int64_t>(key.least), static_cast<int64_t>(key.most)));
+    } else {
+      MOED_ASSIGN_OR_RETURN(sampling[std::string(key.name)], metadata.Number(key.gguf_key, key.least, key.most));
+    }
   }
   return TextOf(sampling);
 }
@@ -136,6 +151,7 @@ absl::StatusOr<ChatSettings> ReadChatSettings(const GgufMetadata& metadata) {
     named[std::string(token.name)] = (*texts)[static_cast<size_t>(id)];
   }
   settings.named_tokens = TextOf(named);
+  MOED_ASSIGN_OR_RETURN(settings.sampling_defaults, SamplingOf(metadata));
   return settings;
 }
 

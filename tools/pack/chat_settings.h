@@ -14,7 +14,7 @@ namespace moed {
 // a text, or a list of which "default" is taken. The tokens' names: tokenizer_config.json's. The sampling:
 // generation_config.json's. INVALID_ARGUMENT for a value that is none.
 absl::StatusOr<ChatSettings> ReadChatSettings(const std::string& folder);
-// Of a GGUF file: its template and the tokens that its keys name. Files have no sampling.
+// Of a GGUF file: its template, the tokens that its keys name, and the sampling of its keys general.sampling.*.
 absl::StatusOr<ChatSettings> ReadChatSettings(const GgufMetadata& metadata);
 
 // INVALID_ARGUMENT, with line and construct and what to do, for a template that moed cannot run. "" is none.

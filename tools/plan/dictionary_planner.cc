@@ -3,13 +3,13 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
-#include <numeric>
 
 #include "absl/strings/str_format.h"
 #include "core/base/byte_size.h"
 #include "core/base/clock.h"
 #include "core/base/status.h"
 #include "core/base/version.h"
+#include "core/expert/top_experts.h"
 #include "core/store/checksum.h"
 #include "tools/plan/dictionary_unfinished.h"
 #include "tools/plan/evaluation_flags.h"
@@ -129,13 +129,9 @@ void PathCounter::Compare(int position, const PathKey& key, const ExpertSet& cho
   DictionaryReport::Source& source = report_.sources[EnumIndex(paths_.Estimate(position, key, probabilities_))];
   ++source.estimates;
   source.chosen += chosen.size();
-  std::iota(order_.begin(), order_.end(), 0);
-  const auto end = order_.begin() + static_cast<std::ptrdiff_t>(chosen.size());
-  std::partial_sort(order_.begin(), end, order_.end(), [this](int32_t a, int32_t b) {
-    const float p = probabilities_[static_cast<size_t>(a)], q = probabilities_[static_cast<size_t>(b)];
-    return p != q ? p > q : a < b;
-  });
-  for (auto expert = order_.begin(); expert != end; ++expert) source.right += std::ranges::binary_search(chosen, *expert);
+  for (const int32_t expert : TopExperts(probabilities_, chosen.size(), order_)) {
+    source.right += std::ranges::binary_search(chosen, expert);
+  }
 }
 
 std::string DictionaryReport::Text() const {

@@ -1,4 +1,4 @@
-// moed-plan dictionary: which experts follow which in a text (core/expert/activation_path.h).
+// moed-plan dictionary: which experts follow which in a text (core/expert/learning/activation_paths.h).
 #pragma once
 
 #include <array>

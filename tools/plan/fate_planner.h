@@ -1,4 +1,4 @@
-// moed-plan fate: what Fate measures offline, its low share of a prompt and its shallow depth (core/expert/fate_plan.h).
+// moed-plan fate: what Fate measures offline, its low share of a prompt and its shallow depth (core/expert/fidelity/fate_plan.h).
 #pragma once
 
 #include <memory>

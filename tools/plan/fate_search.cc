@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "core/base/check.h"
+#include "core/base/median.h"
 #include "core/base/status.h"
 
 namespace moed {
@@ -36,9 +37,8 @@ int ShallowLayers(std::span<const double> recall, double share_of_median) {
   MOED_CHECK(!recall.empty() && share_of_median >= 0 && share_of_median <= 1);
   std::vector<double> foreseen(recall.begin() + 1, recall.end());
   if (foreseen.empty()) return 1;
-  const auto middle = foreseen.begin() + static_cast<std::ptrdiff_t>(foreseen.size() / 2);
-  std::nth_element(foreseen.begin(), middle, foreseen.end());
-  const auto deep = std::find_if(recall.begin() + 1, recall.end(), [&](double r) { return r >= share_of_median * *middle; });
+  const double least = share_of_median * Median(foreseen);
+  const auto deep = std::find_if(recall.begin() + 1, recall.end(), [least](double r) { return r >= least; });
   return static_cast<int>(deep - recall.begin());
 }
 

@@ -1,11 +1,11 @@
 #include "tools/plan/gate_recall.h"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 #include "core/base/check.h"
 #include "core/expert/predictors/gate_guesses.h"
+#include "core/expert/top_experts.h"
 
 namespace moed {
 
@@ -36,10 +36,9 @@ void GateRecall::Observe(LayerId layer, const TokenRouting&, std::span<const flo
 void GateRecall::Compare(std::span<const float> logits) {
   const auto foreseen = std::span<const uint8_t>(foreseen_).subspan(row_ * experts_, experts_);
   Counts& counts = layers_[static_cast<size_t>(position_)];
-  OrderByValue(logits);
   counts.chosen += top_k_;
-  for (size_t rank = 0; rank < top_k_; ++rank) {
-    const uint8_t how = foreseen[static_cast<size_t>(order_[rank])];
+  for (const int32_t expert : TopExperts(logits, top_k_, order_)) {
+    const uint8_t how = foreseen[static_cast<size_t>(expert)];
     counts.widened += (how & kWidened) != 0;
     counts.top_k += (how & kTopK) != 0;
   }
@@ -51,18 +50,8 @@ void GateRecall::Foresee(LayerId next, std::span<const float> hidden) {
   const float threshold = UpperQuartile(ordered_);
   const size_t first = foreseeing_.size();
   for (const float probability : probabilities_) foreseeing_.push_back(probability > threshold ? kWidened : uint8_t{0});
-  OrderByValue(probabilities_);
-  for (size_t rank = 0; rank < top_k_; ++rank) foreseeing_[first + static_cast<size_t>(order_[rank])] |= kTopK;
-}
-
-// As the router chooses: of equals the lower number.
-void GateRecall::OrderByValue(std::span<const float> values) {
-  std::iota(order_.begin(), order_.end(), 0);
-  std::partial_sort(order_.begin(), order_.begin() + static_cast<std::ptrdiff_t>(top_k_), order_.end(),
-                    [values](int32_t a, int32_t b) {
-                      const float p = values[static_cast<size_t>(a)], q = values[static_cast<size_t>(b)];
-                      return p != q ? p > q : a < b;
-                    });
+  for (const int32_t expert : TopExperts(probabilities_, top_k_, order_))
+    foreseeing_[first + static_cast<size_t>(expert)] |= kTopK;
 }
 
 }  // namespace moed

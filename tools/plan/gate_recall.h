@@ -32,7 +32,6 @@ class GateRecall final : public RouterMask {
   static constexpr uint8_t kWidened = 1, kTopK = 2;  // flags of an expert that was foreseen
   void Compare(std::span<const float> logits);
   void Foresee(LayerId next, std::span<const float> hidden);
-  void OrderByValue(std::span<const float> values);
 
   const ExpertIndex index_;
   const size_t experts_;
@@ -44,7 +43,7 @@ class GateRecall final : public RouterMask {
   std::vector<uint8_t> foreseen_, foreseeing_;  // (tokens, experts) flags: for the layer under way, for the one behind it
   // Scratch. (experts)
   std::vector<float> probabilities_, ordered_;
-  std::vector<int32_t> order_;  // the first top_k_ are in order
+  std::vector<int32_t> order_;
 };
 
 }  // namespace moed

@@ -1,5 +1,5 @@
 // The file that a slots plan ends in. "model_hash", "slots" and "norms" are what the presets of SwapMoE read
-// (core/expert/swap_slots.h); the rest is the report.
+// (core/expert/swapmoe/slots.h); the rest is the report.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
 // The file that a widths plan ends in. "model_hash" and "precisions" are what the fidelity rule reads (core/expert/
-// fidelity_widths.h); the rest is the report.
+// fidelity/widths.h); the rest is the report.
 #pragma once
 
 #include <string>

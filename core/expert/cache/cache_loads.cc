@@ -75,8 +75,10 @@ void ExpertCache::StartGuesses() {
 // As StartGuess.
 bool ExpertCache::StartWish() {
   const auto absent = [this](const CachedKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return slots_.Find(key) == nullptr; };
+  const auto leaves = [this](const CachedKey& key)
+                          ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return room_.LeavesForGuess(key, turn_); };
   const float least = guesses_.pace().LeastProbability(PrefetchPace::kBetweenTokens);
-  const std::optional<CachedKey> wish = policy_->Wish(turn_.layer(), least, absent);
+  const std::optional<CachedKey> wish = policy_->Wish(turn_.layer(), least, absent, leaves);
   if (!wish) return true;
   const uint64_t bytes = store_.expert_bytes(*wish);
   const absl::StatusOr<Room::Place> place = MakeRoom({*wish, bytes, LoadReason::kPrefetch, turn_.layer()});

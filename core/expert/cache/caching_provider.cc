@@ -44,7 +44,10 @@ class Provider final : public CachingProvider {
     predictor_->OnSequenceEnd(sequence);
     if (recorder_ != nullptr) recorder_->OnSequenceEnd(sequence);
   }
-  void OnSequencePause(SequenceId sequence) override { cache_.PauseSequence(sequence); }
+  void OnSequencePause(SequenceId sequence) override {
+    cache_.PauseSequence(sequence);
+    if (recorder_ != nullptr) recorder_->OnSequenceEnd(sequence);
+  }
   void OnToken(SequenceId sequence, TokenId token) override {
     cache_.OnToken(sequence, token);
     predictor_->OnToken(sequence, token);

@@ -89,6 +89,11 @@ bool Room::Evictable(const Slot& slot, LoadReason reason, bool spare_kept, const
   return (turn.phase() == Phase::kPrefill || slot.wanted_at != turn.number()) && !(slot.unused_guess && due);
 }
 
+bool Room::LeavesForGuess(const CachedKey& key, const LayerTurn& turn) const {
+  const Slot* slot = slots_.Find(key);
+  return slot != nullptr && Evictable(*slot, LoadReason::kPrefetch, /*spare_kept=*/true, turn);
+}
+
 Slot* Room::Coldest(const LayerTurn& turn) const {
   const auto evictable = [&](const Slot& slot) { return Evictable(slot, LoadReason::kDemand, /*spare_kept=*/false, turn); };
   if (Slot* fill = filler_.LastUnused(evictable)) return fill;

@@ -44,6 +44,8 @@ class Room {
   // What is free; empty where there is not so much.
   absl::StatusOr<std::span<std::byte>> Free(uint64_t bytes) { return pool_.Take(bytes, ReserveLeft()); }
   void CountBypass(const Slot& slot) { bypass_bytes_ += slot.bytes.size(); }
+  // Whether a guess may take its place.
+  bool LeavesForGuess(const CachedKey& key, const LayerTurn& turn) const;
   // Of a slot whose stay ends.
   void Return(const Slot& slot);
 

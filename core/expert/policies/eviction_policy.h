@@ -45,9 +45,11 @@ class EvictionPolicy {
   // Who leaves for `incoming`; nullopt = do not admit (used once from a bypass slot). Only keys for which `evictable` holds.
   virtual std::optional<CachedKey> Victim(const Incoming& incoming, absl::FunctionRef<bool(CachedKey)> evictable) = 0;
   // Whom it would rather have than the one who would leave, and who is at least so likely to be wanted soon: worth a read while
-  // nothing else is read. Only keys for which `absent` holds. nullopt: nobody, and of a policy that ranks residents alone.
+  // nothing else is read. Only keys for which `absent` holds; who leaves is one for whom `evictable` does. nullopt: nobody, and
+  // of a policy that ranks residents alone.
   virtual std::optional<CachedKey> Wish(LayerId /*current*/, float /*least_probability*/,
-                                        absl::FunctionRef<bool(CachedKey)> /*absent*/) {
+                                        absl::FunctionRef<bool(CachedKey)> /*absent*/,
+                                        absl::FunctionRef<bool(CachedKey)> /*evictable*/) {
     return std::nullopt;
   }
   // The cache holds so many bytes from now on; residents beyond them leave next. An error, and then nothing has happened, where

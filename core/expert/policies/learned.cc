@@ -98,17 +98,20 @@ class LearnedPolicy final : public EvictionPolicy {
         const bool needed_sooner = incoming.reason == LoadReason::kPrefetch && lowest.value > later_[layers_];
         return needed_sooner ? std::nullopt : std::optional(index_.KeyAt(lowest.key));
       }
-      const float later = lowest.value / values_[lowest.key];
-      lowest.key = LastNeededOf(static_cast<size_t>(&lowest - candidates_.data()), evictable);
-      lowest.value = lowest.key == kNone ? kAbsent : values_[lowest.key] * later;
+      lowest = LastEvictable(lowest, static_cast<size_t>(&lowest - candidates_.data()), evictable);
     }
   }
 
-  std::optional<CachedKey> Wish(LayerId current, float least_probability, absl::FunctionRef<bool(CachedKey)> absent) override {
+  std::optional<CachedKey> Wish(LayerId current, float least_probability, absl::FunctionRef<bool(CachedKey)> absent,
+                                absl::FunctionRef<bool(CachedKey)> evictable) override {
     if (!chooses_) return std::nullopt;
     const auto here = static_cast<size_t>(index_.Position(current));
     float lowest = kAbsent;
-    for (size_t position = 0; position < layers_; ++position) lowest = std::min(lowest, LastNeededFrom(here, position).value);
+    for (size_t position = 0; position < layers_; ++position) {
+      Candidate last = LastNeededFrom(here, position);
+      if (last.key != kNone && !evictable(index_.KeyAt(last.key))) last = LastEvictable(last, position, evictable);
+      lowest = std::min(lowest, last.value);
+    }
     std::optional<CachedKey> wish;
     float highest = lowest == kAbsent ? 0 : kWorthMore * lowest;
     for (size_t position = encoder_positions_; position < layers_; ++position) {
@@ -180,6 +183,11 @@ class LearnedPolicy final : public EvictionPolicy {
   Candidate LastNeededFrom(size_t here, size_t position) {
     const size_t last = LastNeeded(position);
     return {last, last == kNone ? kAbsent : values_[last] * LaterFrom(here, position)};
+  }
+  // In the place of `last`, the layer's last of all.
+  Candidate LastEvictable(const Candidate& last, size_t position, absl::FunctionRef<bool(CachedKey)> evictable) const {
+    const size_t key = LastNeededOf(position, evictable);
+    return {key, key == kNone ? kAbsent : values_[key] * (last.value / values_[last.key])};
   }
   // The resident of a layer that is needed last, whether evictable or not.
   size_t LastNeeded(size_t position) {

@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -17,6 +16,7 @@
 #include "core/base/status.h"
 #include "core/expert/fidelity/fate_plan.h"
 #include "core/expert/predictors/gate_guesses.h"
+#include "core/expert/top_experts.h"
 
 namespace moed {
 namespace {
@@ -141,13 +141,7 @@ class FatePredictor final : public ExpertPredictor {
     const size_t tokens = sample.inputs().size() / hidden_;
     for (size_t token = 0; token < tokens; ++token) {
       gate_(next, sample.inputs().subspan(token * hidden_, hidden_), probabilities_);
-      std::iota(order_.begin(), order_.end(), 0);
-      std::partial_sort(order_.begin(), order_.begin() + static_cast<std::ptrdiff_t>(top_k_), order_.end(),
-                        [this](int32_t a, int32_t b) {
-                          const float p = probabilities_[static_cast<size_t>(a)], q = probabilities_[static_cast<size_t>(b)];
-                          return p != q ? p > q : a < b;
-                        });
-      for (size_t rank = 0; rank < top_k_; ++rank) popularity_[static_cast<size_t>(order_[rank])] += 1;
+      for (const int32_t expert : TopExperts(probabilities_, top_k_, order_)) popularity_[static_cast<size_t>(expert)] += 1;
     }
     for (size_t expert = 0; expert < popularity_.size(); ++expert) {
       if (popularity_[expert] == 0) continue;

@@ -5,7 +5,6 @@
 #include "core/expert/predictors/stacked_gate.h"
 
 #include <algorithm>
-#include <numeric>
 #include <vector>
 
 #include "core/base/check.h"
@@ -13,6 +12,7 @@
 #include "core/expert/expert_index.h"
 #include "core/expert/fidelity/hobbit.h"
 #include "core/expert/predictors/gate_guesses.h"
+#include "core/expert/top_experts.h"
 
 namespace moed {
 namespace {
@@ -60,20 +60,14 @@ class StackedGatePredictor final : public ExpertPredictor {
 
  private:
   void GuessLayer(int position, int distance, std::vector<Guess>& best_first) {
-    std::iota(order_.begin(), order_.end(), 0);
-    const auto likelier = [this](int32_t a, int32_t b) {
-      const float p = probabilities_[static_cast<size_t>(a)], q = probabilities_[static_cast<size_t>(b)];
-      return p != q ? p > q : a < b;
-    };
-    const auto chosen_end = order_.begin() + static_cast<std::ptrdiff_t>(top_k_);
-    std::partial_sort(order_.begin(), chosen_end, order_.end(), likelier);
+    const std::span<const int32_t> chosen = TopExperts(probabilities_, top_k_, order_);
     float mass = 0;
-    for (size_t rank = 0; rank < top_k_; ++rank) mass += probabilities_[static_cast<size_t>(order_[rank])];
+    for (const int32_t expert : chosen) mass += probabilities_[static_cast<size_t>(expert)];
     float before = 0;  // the score s
     for (size_t rank = 0; rank < top_k_ && before <= low_mass_; ++rank) {
-      const float p = probabilities_[static_cast<size_t>(order_[rank])];
+      const float p = probabilities_[static_cast<size_t>(chosen[rank])];
       const Precision precision = before <= high_mass_ ? kReferencePrecision : low_;
-      best_first.push_back({{index_.Layer(position), order_[rank]}, p, distance, precision});
+      best_first.push_back({{index_.Layer(position), chosen[rank]}, p, distance, precision});
       if (mass > 0) before += p / mass;
     }
   }

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/base/check.h"
+#include "core/expert/top_experts.h"
 
 namespace moed {
 namespace {
@@ -38,21 +39,18 @@ SwapMoeImportance::SwapMoeImportance(int experts, int top_k, std::vector<float> 
 
 void SwapMoeImportance::Add(int layer, std::span<const float> hidden, std::span<const float> logits) {
   MOED_CHECK(logits.size() == experts_);
-  std::iota(order_.begin(), order_.end(), 0);
-  const auto end = order_.begin() + static_cast<std::ptrdiff_t>(top_k_);
-  std::partial_sort(order_.begin(), end, order_.end(),
-                    [&](int32_t a, int32_t b) { return std::pair(-logits[a], a) < std::pair(-logits[b], b); });
+  const std::span<const int32_t> chosen = TopExperts(logits, top_k_, order_);
   double factor = 1;
-  const float highest = logits[order_.front()];
+  const float highest = logits[chosen.front()];
   if (score_ == SwapMoeScore::kMagnitude) {
     float mass = 0;
     for (const float logit : logits) mass += std::exp(logit - highest);
     factor = std::sqrt(SquaredNorm(hidden)) / mass;
   }
   if (!std::isfinite(factor)) return;  // the token fails elsewhere
-  for (auto expert = order_.begin(); expert != end; ++expert) {
-    const double gate = score_ == SwapMoeScore::kMagnitude ? std::exp(logits[*expert] - highest) * Norm(layer, *expert) : 1;
-    sums_[At(layer, *expert)] += gate * factor;
+  for (const int32_t expert : chosen) {
+    const double gate = score_ == SwapMoeScore::kMagnitude ? std::exp(logits[expert] - highest) * Norm(layer, expert) : 1;
+    sums_[At(layer, expert)] += gate * factor;
   }
 }
 
@@ -61,16 +59,16 @@ void SwapMoeImportance::Fade(int layer, double share) {
 }
 
 void SwapMoeImportance::ChooseSet(int layer, int slots, std::span<uint8_t> set) {
-  std::iota(order_.begin(), order_.end(), 0);
-  const auto rank = [&](int32_t e) { return std::tuple(-Of(layer, e), -static_cast<int>(set[e]), -Norm(layer, e), e); };
-  std::ranges::sort(order_, [&](int32_t a, int32_t b) { return rank(a) < rank(b); });
-  std::ranges::fill(set, 0);
-  for (int i = 0; i < slots; ++i) set[order_[i]] = 1;
+  ChooseFirst(slots, set, [&](int32_t e) { return std::tuple(-Of(layer, e), -static_cast<int>(set[e]), -Norm(layer, e), e); });
 }
 
 void SwapMoeImportance::ChooseByNorm(int layer, int slots, std::span<uint8_t> set) {
+  ChooseFirst(slots, set, [&](int32_t e) { return std::pair(-Norm(layer, e), e); });
+}
+
+template <class Rank>
+void SwapMoeImportance::ChooseFirst(int slots, std::span<uint8_t> set, const Rank& rank) {
   std::iota(order_.begin(), order_.end(), 0);
-  const auto rank = [&](int32_t e) { return std::pair(-Norm(layer, e), e); };
   std::ranges::sort(order_, [&](int32_t a, int32_t b) { return rank(a) < rank(b); });
   std::ranges::fill(set, 0);
   for (int i = 0; i < slots; ++i) set[order_[i]] = 1;

@@ -40,6 +40,8 @@ class SwapMoeImportance {
   }
 
  private:
+  template <class Rank>
+  void ChooseFirst(int slots, std::span<uint8_t> set, const Rank& rank);
   size_t At(int layer, int expert) const { return static_cast<size_t>(layer) * experts_ + static_cast<size_t>(expert); }
 
   const size_t experts_;

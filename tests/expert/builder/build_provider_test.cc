@@ -5,6 +5,7 @@
 
 #include "core/expert/routing_trace.h"
 #include "tests/expert/provider_rig.h"
+#include "tests/file_text.h"
 
 namespace moed {
 namespace build_provider_test {
@@ -60,11 +61,16 @@ TEST(BuildProvider, RecordsWhatIsRouted) {
   ProviderInputs inputs = InputsFor(*reads, 24);
   inputs.recorder = recorder.get();
   const auto provider = Build({.preset = "load-on-demand-lru"}, inputs);
-  provider->OnToken(kSession, TokenId(0));
-  for (const LayerId layer : kLayers) RunLayer(*provider, layer, {0, 1, 2, 3});
+  for (int answer = 0; answer < 2; ++answer) {
+    provider->OnToken(kSession, TokenId(answer));
+    for (const LayerId layer : kLayers) RunLayer(*provider, layer, {0, 1, 2, 3});
+    provider->OnSequencePause(kSession);
+  }
   provider->OnSequenceEnd(kSession);
   ASSERT_TRUE(recorder->Finish().ok());
-  EXPECT_EQ(std::filesystem::file_size(folder / "trace/experts.u8"), std::size(kLayers) * kTopK);
+  EXPECT_EQ(std::filesystem::file_size(folder / "trace/experts.u8"), 2 * std::size(kLayers) * kTopK);
+  const std::string index = ReadFileText(folder / "trace/index.jsonl");
+  EXPECT_EQ(std::ranges::count(index, '\n'), 2) << "a conversation that waits holds none";
 }
 
 TEST(BuildProvider, FillsAsThePresetSays) {

@@ -19,7 +19,8 @@ class Wishing final : public EvictionPolicy {
   std::optional<CachedKey> Victim(const Incoming& incoming, absl::FunctionRef<bool(CachedKey)> evictable) override {
     return lru_->Victim(incoming, evictable);
   }
-  std::optional<CachedKey> Wish(LayerId, float least_probability, absl::FunctionRef<bool(CachedKey)> absent) override {
+  std::optional<CachedKey> Wish(LayerId, float least_probability, absl::FunctionRef<bool(CachedKey)> absent,
+                                absl::FunctionRef<bool(CachedKey)>) override {
     const auto found = std::ranges::find_if(wanted_, absent);
     return found == wanted_.end() || least_probability > 0.7f ? std::nullopt : std::optional(*found);
   }

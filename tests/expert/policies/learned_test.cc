@@ -179,14 +179,18 @@ TEST(LearnedPolicy, WishesForWhoIsWorthMoreThanWhoWouldLeave) {
   for (const LayerId layer : kLayers) policy->OnInsert({layer, 0}, 1);
   policy->OnInsert({kFirst, 7}, 1);  // nobody uses it
   const auto absent = [](CachedKey key) { return key != CachedKey{kFirst, 1} && key.expert != 0; };
-  const auto wish = policy->Wish(kThird, 0, absent);
+  const auto wish = policy->Wish(kThird, 0, absent, kAnyKey);
   ASSERT_TRUE(wish.has_value());
   EXPECT_EQ(wish->expert, 1);
   EXPECT_NE(wish->layer, kFirst) << "it is there, or on its way";
-  EXPECT_EQ(policy->Wish(kThird, 1, absent), std::nullopt) << "nobody is as likely";
-  EXPECT_EQ(policy->Wish(kThird, 0, [](CachedKey) { return false; }), std::nullopt);
+  EXPECT_EQ(policy->Wish(kThird, 1, absent, kAnyKey), std::nullopt) << "nobody is as likely";
+  EXPECT_EQ(policy->Wish(
+                kThird, 0, [](CachedKey) { return false; }, kAnyKey),
+            std::nullopt);
+  const auto all_but_one = [](CachedKey key) { return key != CachedKey{kFirst, 7}; };
+  EXPECT_EQ(policy->Wish(kThird, 0, absent, all_but_one), std::nullopt) << "who is worth nothing does not leave";
   policy->OnEvict({kFirst, 7});
-  EXPECT_EQ(policy->Wish(kThird, 0, absent), std::nullopt) << "who would leave is worth as much";
+  EXPECT_EQ(policy->Wish(kThird, 0, absent, kAnyKey), std::nullopt) << "who would leave is worth as much";
 }
 
 TEST(LearnedPolicy, WishesForNobodyWhereAllFitNorOfAnEncoder) {
@@ -197,7 +201,7 @@ TEST(LearnedPolicy, WishesForNobodyWhereAllFitNorOfAnEncoder) {
       policy.Learn(routing.Get());
       policy.OnRouted(routing.Get());
     }
-    return policy.Wish(kFirst, 0, kAnyKey).has_value();
+    return policy.Wish(kFirst, 0, kAnyKey, kAnyKey).has_value();
   };
   EXPECT_TRUE(likely(*MakePolicy("learned", {StoreContext(8)}).value()));
   EXPECT_FALSE(likely(*MakePolicy("learned", {StoreContext(48)}).value())) << "all fit";
