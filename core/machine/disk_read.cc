@@ -1,4 +1,3 @@
-#include "core/base/median.h"
 #include "core/machine/disk_read.h"
 
 #include <algorithm>
@@ -8,6 +7,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "core/base/median.h"
 #include "core/base/status.h"
 
 namespace moed {
