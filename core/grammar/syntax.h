@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -29,29 +30,37 @@ struct Syntax {
   };
   Kind kind = Kind::kSequence;
   std::string text = {};
-  std::vector<Syntax> parts = {};
+  std::shared_ptr<const std::vector<Syntax>> shared = nullptr;  // parts(), where there are any: copies have the same
   int least = 0;
   int most = ProgramBuilder::kNoMost;
   bool may_end = false;
   std::shared_ptr<const Json> schema = nullptr;
   std::string field = {};  // what is wrong with this, or within it, begins with it; where parts have one, with the innermost
+
+  std::span<const Syntax> parts() const;
 };
 
-inline Syntax InOrder(std::vector<Syntax> parts) { return {Syntax::Kind::kSequence, "", std::move(parts)}; }
-inline Syntax OneOf(std::vector<Syntax> parts) { return {Syntax::Kind::kAlternatives, "", std::move(parts)}; }
+inline std::span<const Syntax> Syntax::parts() const {
+  return shared == nullptr ? std::span<const Syntax>() : std::span<const Syntax>(*shared);
+}
+
+inline Syntax MadeOf(Syntax::Kind kind, std::vector<Syntax> parts) {
+  return {kind, "", std::make_shared<const std::vector<Syntax>>(std::move(parts))};
+}
+inline Syntax InOrder(std::vector<Syntax> parts) { return MadeOf(Syntax::Kind::kSequence, std::move(parts)); }
+inline Syntax OneOf(std::vector<Syntax> parts) { return MadeOf(Syntax::Kind::kAlternatives, std::move(parts)); }
 inline Syntax Literal(std::string_view text) { return {Syntax::Kind::kText, std::string(text)}; }
 inline Syntax Marker(std::string_view name) { return {Syntax::Kind::kMarker, std::string(name)}; }
 inline Syntax Regex(std::string_view pattern) { return {Syntax::Kind::kRegex, std::string(pattern)}; }
 inline Syntax Repeat(Syntax part, int least, int most) {
-  Syntax repeat{Syntax::Kind::kRepeat};
-  repeat.parts.push_back(std::move(part));
+  Syntax repeat = MadeOf(Syntax::Kind::kRepeat, {std::move(part)});
   repeat.least = least;
   repeat.most = most;
   return repeat;
 }
 inline Syntax Optional(Syntax part) { return Repeat(std::move(part), 0, 1); }
 inline Syntax Free(std::vector<Syntax> parts, bool may_end) {
-  Syntax free{Syntax::Kind::kFree, "", std::move(parts)};
+  Syntax free = MadeOf(Syntax::Kind::kFree, std::move(parts));
   free.may_end = may_end;
   return free;
 }

@@ -24,7 +24,9 @@ class SyntaxBuilder {
   SyntaxBuilder(absl::FunctionRef<bool(std::string_view)> is_special, ProgramBuilder& builder)
       : is_special_(is_special), builder_(builder), json_(builder) {}
 
+  // Nothing once the builder is full: parts may stand in more places than there is time to look at.
   absl::StatusOr<Pc> Build(const Syntax& syntax, Pc next) {
+    if (builder_.full()) return ProgramBuilder::kDead;
     auto built = BuildPart(syntax, next);
     if (built.ok() || syntax.field.empty() || std::exchange(named_, true)) return built;
     return FieldRefusal(syntax.field, built.status());
@@ -34,7 +36,7 @@ class SyntaxBuilder {
   absl::StatusOr<Pc> BuildPart(const Syntax& syntax, Pc next) {
     switch (syntax.kind) {
       case Kind::kSequence:
-        return Sequence(std::span(syntax.parts), next);
+        return Sequence(syntax.parts(), next);
       case Kind::kAlternatives:
         return Alternatives(syntax, next);
       case Kind::kRepeat:
@@ -73,7 +75,7 @@ class SyntaxBuilder {
 
   absl::StatusOr<Pc> Alternatives(const Syntax& syntax, Pc next) {
     std::vector<Pc> parts;
-    for (const Syntax& part : syntax.parts) {
+    for (const Syntax& part : syntax.parts()) {
       MOED_ASSIGN_OR_RETURN(const Pc built, Build(part, next));
       parts.push_back(built);
     }
@@ -83,7 +85,7 @@ class SyntaxBuilder {
   // The part is a rule, so that it is compiled once.
   absl::StatusOr<Pc> Repeat(const Syntax& syntax, Pc next) {
     const uint32_t rule = builder_.NewRule();
-    MOED_ASSIGN_OR_RETURN(const Pc body, Build(syntax.parts.front(), ProgramBuilder::kReturn));
+    MOED_ASSIGN_OR_RETURN(const Pc body, Build(syntax.parts().front(), ProgramBuilder::kReturn));
     builder_.SetRule(rule, body);
     return builder_.Repeat([&](Pc after) { return builder_.Call(rule, after); }, syntax.least, syntax.most, next);
   }
@@ -92,10 +94,10 @@ class SyntaxBuilder {
     const uint32_t rule = builder_.NewRule();
     const uint32_t outer = std::exchange(free_rule_, rule);
     std::vector<FreeTextMarker> markers;
-    for (const Syntax& part : syntax.parts) {
-      MOED_CHECK(part.kind == Kind::kSequence && part.parts.front().kind == Kind::kMarker);
-      MOED_ASSIGN_OR_RETURN(const Pc then, Sequence(std::span(part.parts).subspan(1), ProgramBuilder::kReturn));
-      markers.push_back({MarkerBytes(part.parts.front().text), then});
+    for (const Syntax& part : syntax.parts()) {
+      MOED_CHECK(part.kind == Kind::kSequence && part.parts().front().kind == Kind::kMarker);
+      MOED_ASSIGN_OR_RETURN(const Pc then, Sequence(part.parts().subspan(1), ProgramBuilder::kReturn));
+      markers.push_back({MarkerBytes(part.parts().front().text), then});
     }
     free_rule_ = outer;
     SetFreeText(rule, markers, syntax.may_end, builder_);

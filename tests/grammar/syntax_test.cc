@@ -54,14 +54,21 @@ TEST(Syntax, WhatIsWrongIsNamedByTheInnermostField) {
   const auto schema = std::make_shared<const Json>(Json::parse(R"({"properties": {"x/y": {"not": {}}}})"));
   Syntax hole = SchemaAt(schema, "/properties/x~1y");
   hole.field = "inner";
-  Syntax outer = InOrder({Literal("a"), hole});
-  outer.field = "outer";
-  EXPECT_THAT(std::string(Grammar::FromSyntax(outer, DemoTrie()).status().message()), StartsWith("inner: at /properties/x~1y: "));
-  outer.parts[1] = OneOf({});
-  EXPECT_EQ(Grammar::FromSyntax(outer, DemoTrie()).status().message(), "outer: no text can be what it says");
-  outer.parts[1] = Regex("a{9999}b{9999}c{9999}d{9999}e{9999}f{9999}g{9999}");
-  EXPECT_THAT(std::string(Grammar::FromSyntax(outer, DemoTrie()).status().message()),
-              StartsWith("outer: its automaton has more"));
+  const auto refusal = [](const Syntax& inner) {
+    Syntax outer = InOrder({Literal("a"), inner});
+    outer.field = "outer";
+    return std::string(Grammar::FromSyntax(outer, DemoTrie()).status().message());
+  };
+  EXPECT_THAT(refusal(hole), StartsWith("inner: at /properties/x~1y: "));
+  EXPECT_EQ(refusal(OneOf({})), "outer: no text can be what it says");
+  EXPECT_THAT(refusal(Regex("a{9999}b{9999}c{9999}d{9999}e{9999}f{9999}g{9999}")), StartsWith("outer: its automaton has more"));
+}
+
+// What it takes does not grow with the places in which a part stands: here 3 to the power of 60.
+TEST(Syntax, WhatIsTooLargeIsRefusedAtOnce) {
+  Syntax many = Literal("a");
+  for (int i = 0; i < 60; ++i) many = InOrder({many, Optional(InOrder({many, many}))});
+  EXPECT_THAT(std::string(Grammar::FromSyntax(many, DemoTrie()).status().message()), StartsWith("its automaton has more"));
 }
 
 }  // namespace

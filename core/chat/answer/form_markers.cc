@@ -7,7 +7,7 @@ namespace {
 
 void Collect(const grammar::Syntax& syntax, std::vector<std::string>& markers) {
   if (syntax.kind == grammar::Syntax::Kind::kMarker) markers.push_back(syntax.text);
-  for (const grammar::Syntax& part : syntax.parts) Collect(part, markers);
+  for (const grammar::Syntax& part : syntax.parts()) Collect(part, markers);
 }
 
 }  // namespace

@@ -25,14 +25,19 @@ Syntax MarkerSyntax(std::string_view text) {
   return InOrder(std::move(parts));
 }
 
+// A sequence that goes on.
+Syntax Followed(const Syntax& sequence, Syntax next) {
+  std::vector<Syntax> parts(sequence.parts().begin(), sequence.parts().end());
+  parts.push_back(std::move(next));
+  return InOrder(std::move(parts));
+}
+
 // The calls of a marker, its own text first.
 absl::StatusOr<std::vector<Syntax>> Sections(const MarkedSyntax& syntax, const AnswerRules& rules) {
   std::vector<Syntax> sections;
   for (const CallMarker& call : syntax.calls) {
     MOED_ASSIGN_OR_RETURN(Syntax body, call.syntax({rules.tools, rules.most_calls}));
-    Syntax section = MarkerSyntax(call.marker);
-    section.parts.push_back(std::move(body));
-    sections.push_back(std::move(section));
+    sections.push_back(Followed(MarkerSyntax(call.marker), std::move(body)));
   }
   return sections;
 }
@@ -49,10 +54,7 @@ Syntax CallsAlone(const MarkedSyntax& syntax, const AnswerRules& rules, std::vec
 Syntax TextWithoutCalls(const MarkedSyntax& syntax) {
   const Syntax never = OneOf({});
   std::vector<Syntax> parts;
-  for (const CallMarker& call : syntax.calls) {
-    parts.push_back(MarkerSyntax(call.marker));
-    parts.back().parts.push_back(never);
-  }
+  for (const CallMarker& call : syntax.calls) parts.push_back(Followed(MarkerSyntax(call.marker), never));
   return grammar::Free(std::move(parts), true);
 }
 
@@ -67,9 +69,8 @@ Syntax TextWithCalls(const MarkedSyntax& syntax, const AnswerRules& rules, const
       first.push_back(InOrder({Gap(), sections[i]}));
       continue;
     }
-    Syntax section = sections[i];
-    if (!call.is_last) section.parts.push_back(rules.most_calls == 1 ? TextWithoutCalls(syntax) : grammar::Again());
-    anywhere.push_back(std::move(section));
+    const Syntax after = rules.most_calls == 1 ? TextWithoutCalls(syntax) : grammar::Again();
+    anywhere.push_back(call.is_last ? sections[i] : Followed(sections[i], after));
   }
   const Syntax marked = anywhere.empty() ? InOrder({}) : anywhere.front();
   for (const Envelope& envelope : syntax.envelopes) {

@@ -46,9 +46,11 @@ Syntax SomeOf(const std::vector<Part>& parts) {
   const Syntax comma = Regex(", ?");
   const auto if_needed = [](const Part& part, Syntax syntax) { return part.needed ? syntax : Optional(std::move(syntax)); };
   const auto needed = std::find_if(parts.begin(), parts.end(), [](const Part& part) { return part.needed; });
+  std::vector<Syntax> further;  // each after another one
+  for (const Part& part : parts) further.push_back(if_needed(part, InOrder({comma, part.syntax})));
   const auto from = [&](auto begin, Syntax before) {  // the one at `begin`, and those after it
     std::vector<Syntax> all = {std::move(before), begin->syntax};
-    for (auto part = begin + 1; part != parts.end(); ++part) all.push_back(if_needed(*part, InOrder({comma, part->syntax})));
+    all.insert(all.end(), further.begin() + (begin - parts.begin()) + 1, further.end());
     return InOrder(std::move(all));
   };
   if (needed != parts.end()) {
@@ -65,7 +67,7 @@ class LiteralSyntax {
  public:
   explicit LiteralSyntax(const Literals& literals) : literals_(literals), quoted_(!literals.quote.empty()) {}
 
-  absl::StatusOr<Syntax> Arguments(const CallableTool& tool) const {
+  absl::StatusOr<Syntax> Arguments(const CallableTool& tool) {
     if (tool.schema == nullptr) return AnyArguments(kDepth);
     auto arguments = Arguments(*tool.schema, tool.schema, "");
     if (!arguments.ok()) return grammar::FieldRefusal(tool.field, arguments.status());
@@ -95,8 +97,7 @@ class LiteralSyntax {
   }
 
   // In the schema's order, which is that of the alphabet for Gemma; those that need not come may be left out.
-  absl::StatusOr<Syntax> Arguments(const Json& schema, const std::shared_ptr<const Json>& root,
-                                   const std::string& pointer) const {
+  absl::StatusOr<Syntax> Arguments(const Json& schema, const std::shared_ptr<const Json>& root, const std::string& pointer) {
     const auto refused = [&](std::string_view what) {
       return InvalidArgument("at ", pointer.empty() ? "/" : pointer, ": ", what,
                              " cannot be held to where a model writes arguments one by one, as this one does");
@@ -119,11 +120,13 @@ class LiteralSyntax {
       const bool needed = std::find(required.begin(), required.end(), Json(name)) != required.end();
       parts.push_back({InOrder({Literal(StrCat(name, literals_.key_close)), value}), needed});
     }
+    if (required.empty()) beginnings_ += parts.size() * parts.size() / 2;
+    if (beginnings_ > grammar::ProgramBuilder::kMostInstructions) return refused("so many properties that may be left out");
     return SomeOf(parts);
   }
 
   // What the schema at the pointer accepts, as models write it where that is as simple, otherwise as JSON.
-  Syntax Value(const Json& schema, const std::shared_ptr<const Json>& root, const std::string& pointer) const {
+  Syntax Value(const Json& schema, const std::shared_ptr<const Json>& root, const std::string& pointer) {
     std::vector<Syntax> parts;
     const Json type = schema.is_object() ? schema.value("type", Json()) : Json();
     if (type.is_string() && OtherKeyword(schema, {"type"}).empty()) {
@@ -157,13 +160,15 @@ class LiteralSyntax {
 
   const Literals& literals_;
   const bool quoted_;
+  size_t beginnings_ = 0;  // parts of what may follow each property that may be the first; each is an instruction at least
 };
 
 // Each tool's name and arguments, between which and after which stand `open` and `close`.
 absl::StatusOr<Syntax> NamedCalls(const Calls& calls, const Literals& literals, std::string_view open, std::string_view close) {
+  LiteralSyntax syntax(literals);
   std::vector<Syntax> named;
   for (const CallableTool& tool : calls.tools) {
-    MOED_ASSIGN_OR_RETURN(Syntax arguments, LiteralSyntax(literals).Arguments(tool));
+    MOED_ASSIGN_OR_RETURN(Syntax arguments, syntax.Arguments(tool));
     Syntax call = InOrder({Literal(StrCat(tool.name, open)), std::move(arguments), Literal(close)});
     call.field = tool.field;
     named.push_back(std::move(call));

@@ -347,6 +347,45 @@ TEST(HeldAnswer, AFormatBeginsAfterTheReasoning) {
   EXPECT_TRUE(matcher->Accept("yes").ok() && matcher->MayEnd());
 }
 
+std::string ObjectOf(const std::string& properties) { return R"({"type": "object", "properties": {)" + properties + "}}"; }
+std::string InArrays(int count, std::string schema) {
+  for (int i = 0; i < count; ++i) schema = R"({"type": "array", "items": )" + schema + "}";
+  return schema;
+}
+std::string InObjects(int count) {
+  const std::string other = R"("b": {"type": "string"})";
+  std::string schema = ObjectOf(other);
+  for (int i = 1; i < count; ++i) schema = ObjectOf("\"a\": " + schema + ", " + other);
+  return schema;
+}
+std::string OfManyProperties(int count) {
+  std::string properties;
+  for (int i = 0; i < count; ++i) properties += (i == 0 ? "\"p" : ", \"p") + std::to_string(i) + R"(": {"type": "integer"})";
+  return ObjectOf(properties);
+}
+
+// Such schemas stand for masks of any size: 2 to the power of their depth, or the square of their properties.
+TEST(HeldAnswer, WhatWouldTakeTooLargeAMaskIsRefusedAtOnce) {
+  const Vocabulary vocabulary(true);
+  const std::string integer = R"({"type": "integer"})";
+  for (const std::string_view format : {"gemma4", "lfm2", "llama4"}) {
+    for (const std::string& schema : {ObjectOf("\"x\": " + InArrays(24, integer)), ObjectOf("\"x\": " + InArrays(60, integer)),
+                                      OfManyProperties(2000), ObjectOf("\"x\": " + OfManyProperties(2000)), InObjects(30)}) {
+      AnswerRules rules = Rules(true, schema);
+      const auto refused = Held(format, rules, vocabulary);
+      // Objects within arguments are JSON where they cannot be otherwise.
+      if (refused.ok()) continue;
+      EXPECT_TRUE(absl::IsInvalidArgument(refused.status())) << refused.status();
+      EXPECT_TRUE(rules.Loosen());
+      EXPECT_TRUE(Held(format, rules, vocabulary).ok());
+    }
+    EXPECT_FALSE(Held(format, Rules(true, OfManyProperties(2000)), vocabulary).ok());
+    for (const std::string& schema : {ObjectOf("\"x\": " + InArrays(5, integer)), OfManyProperties(10), InObjects(3)}) {
+      EXPECT_TRUE(Held(format, Rules(true, schema), vocabulary).ok()) << format << ": " << schema;
+    }
+  }
+}
+
 TEST(HeldAnswer, WhatAFormCannotHoldIsNamed) {
   const Vocabulary vocabulary(false);
   const auto refusal = [&](std::string_view format, std::string_view properties) {
