@@ -1,6 +1,5 @@
 #include "core/chat/answer/tool_schemas.h"
 
-#include "absl/functional/function_ref.h"
 #include "core/base/status.h"
 #include "core/chat/json.h"
 #include "core/chat/python_text.h"
@@ -14,6 +13,20 @@ constexpr int kMostDepth = 16;
 
 const Value* Field(const Value& value, std::string_view name) {
   return value.is(Kind::kDict) ? value.dict().Find(name) : nullptr;
+}
+
+// What is at "#/$defs/x". Null where nothing is, or where the reference is written otherwise.
+const Value* Referred(const Value& root, std::string_view reference) {
+  if (!reference.starts_with('#')) return nullptr;
+  reference.remove_prefix(1);
+  const Value* at = &root;
+  while (at != nullptr && !reference.empty()) {
+    if (reference.front() != '/') return nullptr;
+    const std::string_view name = reference.substr(1, reference.find('/', 1) - 1);
+    reference.remove_prefix(1 + name.size());
+    at = Field(*at, name);
+  }
+  return at;
 }
 
 JsonTypes TypeOfName(std::string_view name) {
@@ -44,52 +57,109 @@ JsonTypes TypeOfValue(const Value& value) {
   }
 }
 
-// 0 where the schema says nothing.
-JsonTypes TypesOfSchema(const Value& schema, int depth) {
+// What the schemas of one tool say. However many refer to a place, what is there is looked at once.
+class SchemaTypes {
+ public:
+  explicit SchemaTypes(const Value& root) : root_(root) {}
+  // 0 where the schema says nothing.
+  JsonTypes Of(const Value& schema, int depth = 0);
+
+ private:
+  JsonTypes OfReferred(const std::string& reference, int depth);
+
+  const Value& root_;
+  absl::flat_hash_map<std::string_view, JsonTypes> referred_;  // any while it is found out
+};
+
+JsonTypes SchemaTypes::Of(const Value& schema, int depth) {
   if (depth > kMostDepth) return 0;
   if (const Value* type = Field(schema, "type")) {
-    if (type->is(Kind::kText)) return TypeOfName(type->text());
-    JsonTypes types = 0;
+    const Value* nullable = Field(schema, "nullable");
+    JsonTypes types = nullable != nullptr && nullable->is(Kind::kBool) && nullable->as_bool() ? kJsonNull : 0;
+    if (type->is(Kind::kText)) return types | TypeOfName(type->text());
     if (type->is(Kind::kSequence)) {
       for (const Value& one : type->items()) types |= one.is(Kind::kText) ? TypeOfName(one.text()) : 0;
     }
     return types;
   }
   if (const Value* constant = Field(schema, "const")) return TypeOfValue(*constant);
-  JsonTypes types = Field(schema, "$ref") != nullptr ? kJsonAny : 0;
+  JsonTypes types = 0;
+  if (const Value* reference = Field(schema, "$ref"))
+    types |= reference->is(Kind::kText) ? OfReferred(reference->text(), depth) : kJsonAny;
   if (const Value* values = Field(schema, "enum"); values != nullptr && values->is(Kind::kSequence)) {
     for (const Value& value : values->items()) types |= TypeOfValue(value);
   }
   for (const std::string_view name : {"anyOf"sv, "oneOf"sv, "allOf"sv}) {
     const Value* schemas = Field(schema, name);
     if (schemas == nullptr || !schemas->is(Kind::kSequence)) continue;
-    for (const Value& one : schemas->items()) types |= TypesOfSchema(one, depth + 1);
+    for (const Value& one : schemas->items()) types |= Of(one, depth + 1);
   }
-  return types;
+  if (types != 0) return types;
+  return TypesOfKeywords([&](std::string_view keyword) { return Field(schema, keyword) != nullptr; });
 }
 
-// Calls `tool(name, properties)` for each; properties are null where there is no schema.
-void ForEachTool(const Value& tools, absl::FunctionRef<void(const std::string&, const Dict*)> tool) {
+JsonTypes SchemaTypes::OfReferred(const std::string& reference, int depth) {
+  const auto [known, is_new] = referred_.try_emplace(reference, kJsonAny);
+  if (!is_new) return known->second;
+  const Value* target = Referred(root_, reference);
+  const JsonTypes types = target == nullptr ? 0 : Of(*target, depth + 1);
+  if (types != 0) referred_[reference] = types;
+  return types != 0 ? types : kJsonAny;
+}
+
+const Value* PropertiesOf(const Value* schema) {
+  const Value* properties = schema == nullptr ? nullptr : Field(*schema, "properties");
+  return properties == nullptr || !properties->is(Kind::kDict) ? nullptr : properties;
+}
+
+// Calls `tool(name, schema)` for each; the schema of parameters is null where there is none.
+void ForEachTool(const Value& tools, absl::FunctionRef<void(const std::string&, const Value*)> tool) {
   if (!tools.is(Kind::kSequence)) return;
   for (const Value& one : tools.items()) {
     const Value* function = Field(one, "function");
     const Value& described = function == nullptr ? one : *function;
     const Value* name = Field(described, "name");
     if (name == nullptr || !name->is(Kind::kText)) continue;
-    const Value* schema = Field(described, "parameters");
-    const Value* properties = schema == nullptr ? nullptr : Field(*schema, "properties");
-    tool(name->text(), properties == nullptr || !properties->is(Kind::kDict) ? nullptr : &properties->dict());
+    tool(name->text(), Field(described, "parameters"));
   }
 }
 
 }  // namespace
 
+JsonTypes TypesOfKeywords(absl::FunctionRef<bool(std::string_view)> has) {
+  constexpr std::pair<std::string_view, JsonTypes> kKeywords[] = {{"properties", kJsonObject},
+                                                                  {"required", kJsonObject},
+                                                                  {"additionalProperties", kJsonObject},
+                                                                  {"propertyNames", kJsonObject},
+                                                                  {"patternProperties", kJsonObject},
+                                                                  {"items", kJsonArray},
+                                                                  {"prefixItems", kJsonArray},
+                                                                  {"minItems", kJsonArray},
+                                                                  {"maxItems", kJsonArray},
+                                                                  {"uniqueItems", kJsonArray},
+                                                                  {"pattern", kJsonString},
+                                                                  {"minLength", kJsonString},
+                                                                  {"maxLength", kJsonString},
+                                                                  {"format", kJsonString},
+                                                                  {"minimum", kJsonNumber},
+                                                                  {"maximum", kJsonNumber},
+                                                                  {"exclusiveMinimum", kJsonNumber},
+                                                                  {"exclusiveMaximum", kJsonNumber},
+                                                                  {"multipleOf", kJsonNumber}};
+  for (const auto& [keyword, types] : kKeywords) {
+    if (has(keyword)) return types;
+  }
+  return 0;
+}
+
 ToolSchemas::ToolSchemas(const Value& tools) {
-  ForEachTool(tools, [&](const std::string& name, const Dict* properties) {
+  ForEachTool(tools, [&](const std::string& name, const Value* schema) {
     auto& parameters = tools_[name];
+    const Value* properties = PropertiesOf(schema);
     if (properties == nullptr) return;
-    for (const auto& [parameter, one] : properties->entries()) {
-      if (const JsonTypes types = TypesOfSchema(one, 0)) parameters[parameter.text()] = types;
+    SchemaTypes types_of(*schema);
+    for (const auto& [parameter, one] : properties->dict().entries()) {
+      if (const JsonTypes types = types_of.Of(one)) parameters[parameter.text()] = types;
     }
   });
 }
@@ -99,10 +169,11 @@ size_t ToolSchemas::BytesOf(const Value& tools) {
   constexpr size_t kRoom = 3, kHolders = 2;
   constexpr size_t kTool = kRoom * sizeof(decltype(tools_)::value_type), kParameter = kRoom * (sizeof(std::string) + 16);
   size_t bytes = 0;
-  ForEachTool(tools, [&](const std::string& name, const Dict* properties) {
+  ForEachTool(tools, [&](const std::string& name, const Value* schema) {
     bytes += kTool + name.size();
+    const Value* properties = PropertiesOf(schema);
     if (properties == nullptr) return;
-    for (const auto& [parameter, one] : properties->entries()) bytes += kParameter + parameter.text().size();
+    for (const auto& [parameter, one] : properties->dict().entries()) bytes += kParameter + parameter.text().size();
   });
   return kHolders * bytes;
 }

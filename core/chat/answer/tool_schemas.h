@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
 #include "core/chat/value.h"
 
 namespace moed::chat {
@@ -19,6 +20,10 @@ constexpr JsonTypes kJsonNull = 8;
 constexpr JsonTypes kJsonObject = 16;
 constexpr JsonTypes kJsonArray = 32;
 constexpr JsonTypes kJsonAny = 63;
+
+// What a schema without a type is about, as core/grammar/json_schema.cc has it; 0 where no keyword says so. `has`: whether it has
+// one.
+JsonTypes TypesOfKeywords(absl::FunctionRef<bool(std::string_view keyword)> has);
 
 // Immutable, thread-safe.
 class ToolSchemas {

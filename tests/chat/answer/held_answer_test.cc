@@ -172,8 +172,8 @@ struct Outcome {
   std::vector<std::pair<std::string, std::string>> calls;
 };
 
-Outcome Read(std::string_view format, const std::string& answer, bool reasoning_open) {
-  const auto parser = FormatNamed(format).make({reasoning_open, Tools()});
+Outcome Read(std::string_view format, const std::string& answer, bool reasoning_open, const Value& tools = Tools()) {
+  const auto parser = FormatNamed(format).make({reasoning_open, tools});
   std::vector<AnswerPart> parts;
   parser->Add(answer, parts);
   parser->End(parts);
@@ -386,6 +386,86 @@ TEST(HeldAnswer, WhatWouldTakeTooLargeAMaskIsRefusedAtOnce) {
   }
 }
 
+constexpr std::string_view kTagged[] = {"qwen-xml", "glm", "minimax", "hy", "hy-open", "deepseek-dsml"};
+
+// As generators of schemas write parameters that are values of a list, and others without a type.
+constexpr std::string_view kReferring = R"({"type": "object", "$defs": {
+    "Color": {"enum": ["red", "12", "true"], "title": "Color", "type": "string"}, "Day": {"type": "string", "format": "date"},
+    "Again": {"$ref": "#/$defs/Color"}, "Where": {"type": "object", "properties": {"lat": {"type": "number"}},
+    "required": ["lat"], "additionalProperties": false}, "Many": {"type": "integer"}}, "properties": {
+    "color": {"$ref": "#/$defs/Color", "description": "A color", "default": "red"}, "again": {"$ref": "#/$defs/Again"},
+    "old": {"allOf": [{"$ref": "#/$defs/Color"}], "default": "red"},
+    "maybe": {"anyOf": [{"$ref": "#/$defs/Again"}, {"type": "null"}], "default": null},
+    "unit": {"anyOf": [{"enum": ["C", "7"], "type": "string"}, {"const": "K"}, {"type": "null"}]},
+    "day": {"$ref": "#/$defs/Day"}, "where": {"$ref": "#/$defs/Where"}, "many": {"allOf": [{"$ref": "#/$defs/Many"}]},
+    "bare": {"properties": {"lat": {"type": "number"}}, "required": ["lat"], "additionalProperties": false},
+    "list": {"items": {"type": "integer"}, "maxItems": 3}, "count": {"minimum": 1, "multipleOf": 2},
+    "nullable": {"type": "integer", "nullable": true}},
+    "required": ["color", "again", "old", "maybe", "unit", "day", "where", "many", "bare", "list", "count", "nullable"],
+    "additionalProperties": false})";
+
+TEST(HeldAnswer, WhatSchemasReferToIsReadAsItIsHeld) {
+  std::mt19937 random(7);
+  const Vocabulary vocabulary(true);
+  const Json schema = Json::parse(kReferring);
+  AnswerRules rules = Rules(true, kReferring);
+  rules.tools.pop_back();
+  const Json tools = Json::array({Json{{"name", "get_weather"}, {"parameters", schema}}});
+  for (const std::string_view format : kTagged) {
+    int whole = 0, nulls = 0;
+    for (int round = 0; round < 24; ++round) {
+      auto matcher = Held(format, rules, vocabulary);
+      ASSERT_TRUE(matcher.ok()) << matcher.status();
+      const std::string answer = Vocabulary::Shown(Drawn(*matcher, vocabulary, random));
+      for (const auto& [name, arguments] : Read(format, answer, false, *ValueFromJson(tools.dump())).calls) {
+        ++whole;
+        ASSERT_TRUE(grammar::IsValid(schema, arguments)) << format << ": " << arguments << " of " << answer;
+        const Json read = Json::parse(arguments);
+        nulls += read["maybe"].is_null() + read["unit"].is_null() + read["nullable"].is_null();
+        EXPECT_TRUE(read["bare"].is_object() && read["list"].is_array() && read["count"].is_number()) << arguments;
+      }
+    }
+    EXPECT_GE(whole, 6) << format;
+    EXPECT_GE(nulls, 1) << format;
+  }
+}
+
+// Each schema leads to 40 times the next one: 40 to the power of 8 ways to the last.
+TEST(HeldAnswer, SchemasThatManyLeadToAreLookedAtOnce) {
+  const Vocabulary vocabulary(true);
+  const auto many = [](const std::string& schema) {
+    std::string all = schema;
+    for (int i = 1; i < 40; ++i) all += ", " + schema;
+    return R"({"anyOf": [)" + all + "]}";
+  };
+  std::string places = R"("h": )" + many(R"({"type": "integer"})");
+  for (char place = 'a'; place < 'h'; ++place) {
+    const std::string next = R"({"$ref": "#/$defs/)" + std::string(1, static_cast<char>(place + 1)) + "\"}";
+    places += ", \"" + std::string(1, place) + "\": " + many(next);
+  }
+  const std::string schema =
+      R"({"type": "object", "properties": {"x": {"$ref": "#/$defs/a"}, "y": {"$ref": "#/$defs/a"}}, "$defs": {)" + places + "}}";
+  const Json tools = Json::array({Json{{"name", "get_weather"}, {"parameters", Json::parse(schema)}}});
+  for (const std::string_view format : kTagged) {
+    EXPECT_TRUE(Held(format, Rules(true, schema), vocabulary).ok()) << format;
+    EXPECT_EQ(Read(format, "text", false, *ValueFromJson(tools.dump())).text, "text");
+  }
+}
+
+// So many parameters that are of so large a list, or of as many lists, that each with its own would take gigabytes.
+TEST(HeldAnswer, ListsThatManyReferToAreThereOnce) {
+  const Vocabulary vocabulary(true);
+  std::string values, lists, properties;
+  for (int i = 0; i < 3000; ++i) values += (i == 0 ? "\"" : ", \"") + std::to_string(i) + "\"";
+  for (int i = 0; i < 300; ++i) lists += R"({"$ref": "#/$defs/values"}, )";
+  for (int i = 0; i < 500; ++i) properties += (i == 0 ? "\"" : ", \"") + std::to_string(i) + R"(": {"$ref": "#/$defs/lists"})";
+  const std::string schema = R"({"type": "object", "$defs": {"values": {"enum": [)" + values + R"(]}, "lists": {"anyOf": [)" +
+                             lists + R"({"type": "null"}]}}, "properties": {)" + properties + "}}";
+  for (const std::string_view format : kTagged) {
+    EXPECT_THAT(std::string(Held(format, Rules(true, schema), vocabulary).status().message()), HasSubstr("automaton has more"));
+  }
+}
+
 TEST(HeldAnswer, WhatAFormCannotHoldIsNamed) {
   const Vocabulary vocabulary(false);
   const auto refusal = [&](std::string_view format, std::string_view properties) {
@@ -398,6 +478,10 @@ TEST(HeldAnswer, WhatAFormCannotHoldIsNamed) {
   EXPECT_THAT(refusal("qwen-xml", R"({"x": {"anyOf": [{"type": "string"}, {"type": "array"}]}})"), HasSubstr("beside strings"));
   EXPECT_THAT(refusal("glm", R"({"x": {"enum": ["a", 1]}})"), HasSubstr("strings and others"));
   EXPECT_EQ(refusal("glm", R"({"x": {"anyOf": [{"type": "string"}, {"type": "null"}]}})"), "");
+  EXPECT_THAT(refusal("glm", R"({"x": {"anyOf": [{"const": "a"}, {"enum": ["b", 1]}]}})"), HasSubstr("strings and others"));
+  EXPECT_THAT(refusal("glm", R"({"x": {"$ref": "#/properties/x"}})"), HasSubstr("at /properties/x: '$ref' cannot be held to"));
+  EXPECT_THAT(refusal("glm", R"({"x": {"$ref": "#/properties/y", "maxLength": 1}, "y": {"type": "string"}})"),
+              HasSubstr("at /properties/x: '$ref' cannot be held to"));
   EXPECT_THAT(refusal("glm", R"({"x": {"type": "integer", "multipleOf": 0}})"),
               HasSubstr("tools[0].parameters: at /properties/x: 'multipleOf' is 0, allowed are 1 to 100"));
   EXPECT_THAT(refusal("hermes", R"({"x": {"not": {}}})"), HasSubstr("tools[0].parameters: at /properties/x"));
