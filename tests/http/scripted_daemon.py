@@ -13,6 +13,17 @@ from tests.real_programs import RealProgramsTest
 SERVING = b"\x08\x01"  # a HealthCheckResponse
 
 
+def field(number: int, content: bytes) -> bytes:
+    """Of a message of protobuf; no more than 127 bytes."""
+    return bytes((number << 3 | 2, len(content))) + content
+
+
+def status_details(code: int, kind: bytes, detail: bytes) -> tuple[tuple[str, bytes]]:
+    """Of an error: trailing metadata with the one detail, google.rpc.KIND."""
+    any_of_it = field(1, b"type.googleapis.com/google.rpc." + kind) + field(2, detail)
+    return (("grpc-status-details-bin", bytes((1 << 3, code)) + field(3, any_of_it)),)
+
+
 def until_cancelled(context: Any) -> None:
     ended = futures.Future[None]()
     if context.add_callback(lambda: ended.set_result(None)):

@@ -1,5 +1,7 @@
 """What a stream says while the daemon says nothing: proxies take a silent connection for dead."""
 
+import http.client
+import json
 import sys
 import threading
 from collections.abc import Iterator
@@ -8,7 +10,7 @@ from typing import Any, ClassVar
 import grpc
 
 from tests.http.front import CALL_SECONDS, Front
-from tests.http.scripted_daemon import ScriptedDaemon, serving
+from tests.http.scripted_daemon import ScriptedDaemon, field, serving, status_details
 from tests.real_programs import RealProgramsTest, main
 
 pb: Any = None  # made from proto/ when the tests begin
@@ -16,7 +18,6 @@ SAID = [{"role": "user", "content": "x"}]
 COMMENT, EVENT = b": ping\n\n", b'event: ping\ndata: {"type":"ping"}\n\n'
 FORMS: tuple[tuple[str, dict[str, Any], bytes], ...] = (
     ("/v1/chat/completions", {"messages": SAID}, COMMENT),
-    ("/v1/responses", {"input": "x"}, COMMENT),
     ("/v1/messages", {"messages": SAID, "max_tokens": 5}, EVENT),
 )
 
@@ -27,6 +28,7 @@ class Slow:
     def __init__(self) -> None:
         self.speaks = threading.Event()
         self.fails = False
+        self.refuses: tuple[Any, ...] = ()  # what it fails with instead: a code, words, metadata
 
     def daemon(self) -> ScriptedDaemon:
         return ScriptedDaemon({}, {"/moe.v1.Inference/ChatStream": self.stream})
@@ -34,6 +36,10 @@ class Slow:
     def stream(self, _: bytes, context: Any) -> Iterator[bytes]:
         context.send_initial_metadata((("moe-queue-position", "7"),))
         self.speaks.wait(CALL_SECONDS)
+        if self.refuses:
+            code, words, metadata = self.refuses
+            context.set_trailing_metadata(metadata)
+            context.abort(code, words)
         if self.fails:
             context.abort(grpc.StatusCode.UNAVAILABLE, "the daemon is ending")
         for answer in (pb.ChatResponse(text="A fox."), pb.ChatResponse(finish=pb.Finish(reason=pb.FINISH_REASON_STOP))):
@@ -74,6 +80,49 @@ class SilenceTest(RealProgramsTest):
             for path, body, ping in FORMS:
                 with self.subTest(path, fails=fails):
                     self.assertIn(words, self.heard(path, body, ping))
+
+    def response_events(self) -> list[dict[str, Any]]:
+        """Of a response, the daemon of which speaks after three events."""
+
+        def event(answer: http.client.HTTPResponse) -> dict[str, Any]:
+            kind, data, end = (answer.readline() for _ in range(3))
+            self.assertEqual((kind[:7], data[:6], end), (b"event: ", b"data: ", b"\n"))
+            told: dict[str, Any] = json.loads(data[6:])
+            self.assertEqual(kind[7:-1].decode(), told["type"])
+            return told
+
+        self.daemon.speaks.clear()
+        with self.front.stream("/v1/responses", {"model": "m", "stream": True, "input": "x"}) as answer:
+            events = [event(answer) for _ in range(3)]
+            self.daemon.speaks.set()
+            while not events[-1]["type"].endswith((".completed", ".failed")):
+                events.append(event(answer))
+            self.assertEqual(answer.read(), b"")
+        self.assertEqual([each["sequence_number"] for each in events], list(range(len(events))))
+        kinds = [str(each["type"]) for each in events]
+        self.assertEqual(kinds[:3], ["response.created", "response.in_progress", "response.in_progress"])
+        self.assertEqual(kinds.count("response.created"), 1)
+        return events
+
+    def test_the_signs_of_life_of_a_response_are_events(self) -> None:
+        events = self.response_events()
+        self.assertEqual([each["response"]["status"] for each in events[:3]], ["in_progress"] * 3)
+        self.assertEqual(events[-1]["response"]["output"][0]["content"][0]["text"], "A fox.")
+
+    def test_the_code_of_a_failed_response_says_whether_to_ask_again(self) -> None:
+        self.addCleanup(setattr, self.daemon, "refuses", ())
+        tokens = field(3, field(1, b"context_tokens") + field(2, b"64"))
+        beyond = status_details(3, b"ErrorInfo", field(1, b"CONTEXT_LENGTH") + field(2, b"moed") + tokens)
+        invalid = grpc.StatusCode.INVALID_ARGUMENT
+        for refusal, code in (
+            ((invalid, "messages: too long", beyond), "context_length_exceeded"),
+            ((invalid, "messages: no such role", ()), "invalid_prompt"),
+            ((grpc.StatusCode.UNAVAILABLE, "the daemon is ending", ()), "server_error"),
+        ):
+            self.daemon.refuses = refusal
+            with self.subTest(code):
+                failed = self.response_events()[-1]
+                self.assertEqual((failed["type"], failed["response"]["error"]["code"]), ("response.failed", code))
 
     def test_what_fails_before_has_a_status(self) -> None:
         self.daemon.fails = True

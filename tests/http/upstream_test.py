@@ -14,25 +14,13 @@ from typing import Any, ClassVar
 import grpc
 
 from tests.http.front import CALL_SECONDS, Front, front_of_nobody
-from tests.http.scripted_daemon import ScriptedDaemon, ScriptedDaemonTest, serving
+from tests.http.scripted_daemon import ScriptedDaemon, ScriptedDaemonTest, field, serving, status_details
 from tests.real_programs import main
 
 pb: Any = None  # made from proto/ when the tests begin
 NAME = "Qwen/Qwen3 30B:q4"
 MESSAGES = [{"role": "user", "content": "x"}]
 ANTHROPIC = {"anthropic-version": "2023-06-01"}
-
-
-def field(number: int, content: bytes) -> bytes:
-    """Of a message of protobuf; no more than 127 bytes."""
-    return bytes((number << 3 | 2, len(content))) + content
-
-
-def retry_info(seconds: int) -> bytes:
-    """A google.rpc.Status that says when to try again."""
-    duration = bytes((1 << 3, seconds))
-    detail = field(1, b"type.googleapis.com/google.rpc.RetryInfo") + field(2, field(1, duration))
-    return bytes((1 << 3, 8)) + field(3, detail)
 
 
 class Refuser:
@@ -57,7 +45,8 @@ class Refuser:
             answer: bytes = self.answer.SerializeToString()
             return answer
         if self.retry_seconds is not None:
-            context.set_trailing_metadata((("grpc-status-details-bin", retry_info(self.retry_seconds)),))
+            duration = bytes((1 << 3, self.retry_seconds))
+            context.set_trailing_metadata(status_details(8, b"RetryInfo", field(1, duration)))
         context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "Received message larger than max (1400051 vs. 1310720)")
         raise AssertionError
 

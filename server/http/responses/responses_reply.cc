@@ -56,11 +56,17 @@ Json ResponseUsage(const moe::v1::Usage& usage) {
           {"total_tokens", usage.prompt_tokens() + usage.completion_tokens()}};
 }
 
-// Of an answer that failed; its codes are OpenAI's.
+// OpenAI's. Clients send a request again after most of them, but not where it is the request that is wrong.
+std::string_view ResponseErrorCode(const ApiError& error) {
+  constexpr int kBadRequest = 400, kTooManyRequests = 429;
+  if (error.beyond_context) return "context_length_exceeded";
+  if (error.status == kBadRequest) return "invalid_prompt";
+  return error.status == kTooManyRequests ? "rate_limit_exceeded" : "server_error";
+}
+
+// Of an answer that failed.
 Json ResponseErrorJson(const ApiError& error) {
-  constexpr int kTooManyRequests = 429;
-  return {{"code", error.status == kTooManyRequests ? "rate_limit_exceeded" : "server_error"},
-          {"message", OpenAiErrorJson(error)["error"]["message"]}};
+  return {{"code", ResponseErrorCode(error)}, {"message", OpenAiErrorJson(error)["error"]["message"]}};
 }
 
 class ResponsesWriter final : public AnswerWriter<ChatResponse> {
@@ -72,11 +78,7 @@ class ResponsesWriter final : public AnswerWriter<ChatResponse> {
         wants_logprobs_(draft.response.logprobs()) {}
 
   std::string Events(const ChatResponse& message) override {
-    std::string events;
-    if (!std::exchange(begun_, true)) {
-      for (const std::string_view type : {"response.created", "response.in_progress"})
-        events += ResponseEvent(type, Response(kInProgress, nullptr));
-    }
+    std::string events = begun_ ? "" : Ping();
     if (wants_logprobs_) AddLogprobs(message);
     if (!message.reasoning().empty()) events += Write({.kind = Kind::kReasoning}, -1, message.reasoning());
     if (!message.text().empty()) events += Write({.kind = Kind::kMessage}, -1, message.text());
@@ -85,6 +87,13 @@ class ResponsesWriter final : public AnswerWriter<ChatResponse> {
     }
     if (message.has_finish()) finish_ = message.finish();
     return events;
+  }
+
+  // Some clients give up a stream without events, whatever comments it has. The first ping begins the response.
+  std::string Ping() override {
+    std::string events;
+    if (!std::exchange(begun_, true)) events = ResponseEvent("response.created", Response(kInProgress, nullptr));
+    return events + ResponseEvent("response.in_progress", Response(kInProgress, nullptr));
   }
 
   std::string LastEvents() override {
