@@ -58,6 +58,13 @@ class MessagesTest(ConversationTest):
         usage = answer.usage
         self.assertEqual((usage.input_tokens + usage.cache_read_input_tokens, usage.output_tokens), (counted, 24))
 
+    def test_tokens_are_counted_whoever_speaks_last(self) -> None:
+        def count(messages: list[Any]) -> int:
+            counted: int = self.client.messages.count_tokens(model=MODEL, messages=messages).input_tokens
+            return counted
+
+        self.assertGreater(count([*MESSAGES, {"role": "assistant", "content": "A fox."}]), count(MESSAGES))
+
     def test_a_stream_puts_the_same_together(self) -> None:
         with self.client.messages.stream(**self.asked()) as stream:
             events = [event.type for event in stream]

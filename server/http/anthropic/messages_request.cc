@@ -216,8 +216,6 @@ absl::StatusOr<MessagesDraft> Read(const std::string& body) {
   MOED_RETURN_IF_ERROR(ReadParameters(json, MessagesParameters(), nothing_else, draft));
   auto& messages = *draft.request.mutable_messages();
   if (messages.empty()) return InvalidArgument("messages: missing or empty");
-  if (messages.rbegin()->role() == "assistant")
-    return InvalidArgument("messages: the last is the assistant's; answers that are begun are not gone on with");
   if (!draft.system.empty()) {
     moe::v1::ChatMessage system;
     system.set_role("system");
@@ -236,6 +234,8 @@ std::span<const FieldName> MessagesFieldNames() { return kFieldNames; }
 
 absl::StatusOr<MessagesDraft> ReadMessagesRequest(const std::string& body) {
   MOED_ASSIGN_OR_RETURN(MessagesDraft draft, Read(body));
+  if (draft.request.messages().rbegin()->role() == "assistant")
+    return InvalidArgument("messages: the last is the assistant's; answers that are begun are not gone on with");
   if (!draft.stopping.has_max_new_tokens()) return InvalidArgument("max_tokens: missing");
   return draft;
 }
