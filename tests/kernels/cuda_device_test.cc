@@ -77,7 +77,7 @@ TEST(CudaDevice, TheDefaultRunsOnAllThatAreTaken) {
   for (const auto& [major, minor] : {std::pair(8, 0), {8, 6}, {8, 7}, {8, 9}, {9, 0}, {10, 0}, {10, 1}, {11, 0}, {12, 0}}) {
     CudaDevice device = Device("X", major, minor, 8, false);
     EXPECT_EQ(CheckKernelsRunOn(device, "80-real,87-real,90"), absl::OkStatus()) << major << "." << minor;
-    device.versions = {.driver = 12020, .runtime = 12060};  // compiles no PTX of the toolkit's
+    device.versions = {.driver = 12040, .runtime = 12060};  // compiles no PTX of the toolkit's
     EXPECT_EQ(CheckKernelsRunOn(device, "80-real,87-real,90").ok(), major < 10) << major << "." << minor;
   }
 }
@@ -85,6 +85,8 @@ TEST(CudaDevice, TheDefaultRunsOnAllThatAreTaken) {
 TEST(CudaDevice, ADriverOlderThanTheToolkitRunsItsCodeAndNotItsPtx) {
   CudaDevice device = Device("X", 9, 0, 8, false);
   device.versions = {.driver = 12020, .runtime = 12060};
+  EXPECT_THAT(std::string(CheckKernelsRunOn(device, "90-real").message()), HasSubstr("one of CUDA 12.3 or later is needed"));
+  device.versions.driver = 12040;
   EXPECT_EQ(CheckKernelsRunOn(device, "90-real"), absl::OkStatus());
   const absl::Status status = CheckKernelsRunOn(device, "80");
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);

@@ -12,6 +12,7 @@ namespace moed {
 namespace {
 
 constexpr int kLeastCapability = 80;
+constexpr int kLeastDriver = 12030;  // graphs of launches have edges from then on
 // Devices with these run no code but their own, and no other runs theirs: those that share a chip with a processor.
 constexpr int kApart[] = {87, 101, 110};
 
@@ -60,6 +61,10 @@ absl::Status CheckKernelsRunOn(const CudaDevice& device, std::string_view archit
   if (architectures.empty()) {
     return FailedPrecondition("this build has no CUDA kernels for ", found,
                               ": it was made without nvcc; cmake -DMOED_CUDA=ON says what is missing");
+  }
+  if (device.versions.driver < kLeastDriver) {
+    return FailedPrecondition("the driver of ", found, " is too old: one of CUDA ", CudaVersion(kLeastDriver),
+                              " or later is needed");
   }
   const Image image = ImageFor(capability, architectures);
   if (image == Image::kNone) {

@@ -49,7 +49,7 @@ void GraphStream::LaunchGathered() {
 }
 
 LaunchGraph* GraphStream::GraphOfGathered() {
-  if (gathered_.size() < 2 || too_long_) return nullptr;
+  if (gathered_.size() < 2 || too_long_ || !makes_graphs_) return nullptr;
   if (const auto found = by_list_.find(bytes_); found != by_list_.end()) {
     kept_.splice(kept_.begin(), kept_, found->second);
     return kept_.front().graph.get();
@@ -64,7 +64,9 @@ LaunchGraph* GraphStream::Keep() {
   for (const Gathered& launch : gathered_) launches.push_back({launch.kernel, launch.shape, ArgumentsOf(launch)});
   absl::StatusOr<std::unique_ptr<LaunchGraph>> made = runtime_.MakeGraph(launches);
   if (!made.ok()) {
-    if (!absl::IsResourceExhausted(made.status())) failure_.Update(made.status());
+    if (absl::IsResourceExhausted(made.status())) return nullptr;
+    makes_graphs_ = false;
+    failure_ = made.status();
     return nullptr;
   }
   kept_launches_ += launches.size();
@@ -116,7 +118,7 @@ absl::Status GraphStream::Synchronize() {
   absl::Status status = stream_->Synchronize();
   left_.clear();
   most_launches_ = kMostLaunches;
-  status.Update(failure_);
+  status.Update(std::exchange(failure_, absl::OkStatus()));
   return status;
 }
 

@@ -22,7 +22,7 @@ namespace moed {
 // the same kernels with the same shapes and bytes of arguments, is launched as a graph; the first time they go one by one. So do
 // those that are longer than kMostLaunches, or than kMostOfLongList where one was announced, as many at a time. Of graphs it
 // keeps those that were used last. Where there is no memory for a graph launches go one by one; what else hinders one is told by
-// the next wait.
+// the next wait, and from then on there are none.
 class GraphStream final : public DeviceStream {
  public:
   static constexpr size_t kMostLaunches = 128;  // of a graph
@@ -90,7 +90,8 @@ class GraphStream final : public DeviceStream {
   size_t kept_launches_ = 0;
   std::unordered_map<std::string_view, std::list<Kept>::iterator> by_list_;
   std::vector<std::unique_ptr<LaunchGraph>> left_;  // until their runs have ended
-  absl::Status failure_;
+  bool makes_graphs_ = true;
+  absl::Status failure_;  // that nobody was told yet
 };
 
 }  // namespace moed

@@ -49,6 +49,12 @@ constexpr ErrorRow kErrors[] = {
     {cudaErrorAssert, kInternal, kLost},
     {cudaErrorECCUncorrectable, kInternal, kLost},
     {cudaErrorNvlinkUncorrectable, kInternal, kLost},
+    {cudaErrorMpsClientTerminated, kInternal, kLost},
+    {cudaErrorExternalDevice, kInternal, kLost},
+#if CUDART_VERSION >= 13000
+    {cudaErrorContained, kInternal, kLost},
+    {cudaErrorTensorMemoryLeak, kInternal, kLost},
+#endif
     {cudaErrorUnknown, kInternal, kLost},
 };
 

@@ -10,6 +10,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "core/base/lost_device.h"
 #include "core/base/status.h"
 #include "core/kernels/cuda/device.h"
 #include "core/kernels/cuda/kernel_name.h"
@@ -19,7 +20,7 @@
 namespace moed {
 namespace {
 
-// The first thing that went wrong, for whoever waits next.
+// The first thing that went wrong, for whoever waits from then on: nobody knows which results it spoiled.
 class Health {
  public:
   void Note(cudaError_t error, std::string_view what) {
@@ -31,7 +32,7 @@ class Health {
   }
   absl::Status status() const {
     absl::MutexLock lock(&mutex_);
-    return status_;
+    return status_.ok() ? status_ : WithLostDevice(status_);
   }
 
  private:

@@ -137,6 +137,15 @@ TEST_P(GraphStreamTest, WithoutMemoryLaunchesGoOneByOne) {
   EXPECT_EQ(graphs(), 1);
 }
 
+TEST_P(GraphStreamTest, WhereThereAreNoneThatIsToldOnce) {
+  runtime_->RefuseGraphs();
+  EXPECT_EQ(Sum({2, 3}), 6);
+  Add(2), Add(3);
+  EXPECT_EQ(stream_.Synchronize().code(), absl::StatusCode::kFailedPrecondition);
+  for (int time = 0; time < 3; ++time) EXPECT_EQ(Sum({2, 3}), 6);
+  EXPECT_EQ(graphs(), 0);
+}
+
 TEST_P(GraphStreamTest, AFaultWithinAGraphIsToldByTheNextWait) {
   for (int time = 0; time < 2; ++time) EXPECT_EQ(Sum({2, 3, 4}), 10);
   runtime_->FailLaunch(1);

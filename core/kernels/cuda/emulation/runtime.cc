@@ -102,6 +102,7 @@ class Runtime final : public EmulatedRuntime {
   absl::StatusOr<std::unique_ptr<LaunchGraph>> MakeGraph(std::span<const KernelLaunch> launches) override {
     absl::MutexLock lock(&mutex_);
     if (refuses_memory_) return ResourceExhausted("no memory for a graph: injected");
+    if (refuses_graphs_) return FailedPrecondition("no graphs: injected");
     ++launches_.graphs_made;
     return std::make_unique<Graph>(launches);
   }
@@ -146,6 +147,10 @@ class Runtime final : public EmulatedRuntime {
   void FailLaunch(int launches) override {
     absl::MutexLock lock(&mutex_);
     launches_left_ = launches;
+  }
+  void RefuseGraphs() override {
+    absl::MutexLock lock(&mutex_);
+    refuses_graphs_ = true;
   }
   void RefuseMemory(bool refuse) override {
     absl::MutexLock lock(&mutex_);
@@ -202,6 +207,7 @@ class Runtime final : public EmulatedRuntime {
   LaunchCounts launches_ ABSL_GUARDED_BY(mutex_);
   std::optional<int> launches_left_ ABSL_GUARDED_BY(mutex_);  // before one that is a fault
   bool refuses_memory_ ABSL_GUARDED_BY(mutex_) = false;
+  bool refuses_graphs_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 bool Event::Ready() const {

@@ -73,6 +73,8 @@ class EmulatedRuntime : public DeviceRuntime {
   virtual void FailLaunch(int launches) = 0;
   // From now on there is no memory, or there is again.
   virtual void RefuseMemory(bool refuse) = 0;
+  // From now on no graph is made, as by a driver that has none.
+  virtual void RefuseGraphs() = 0;
 };
 
 std::unique_ptr<EmulatedRuntime> MakeEmulatedRuntime(const RuntimeOptions& options);
