@@ -77,80 +77,98 @@ ProcessorRows CarveProcessorRows(const ModelSpec& spec, const ModelOptions& opti
   return rows;
 }
 
+// Of a block of tokens that goes through a layer together.
+struct BlockWidths {
+  size_t rows, wide;  // tokens; and those that one expert gathers
+  size_t query, key, attended;
+  int ffn, gate_rank, widest;
+};
+
+BlockWidths WidthsOf(const ModelSpec& spec, const ModelOptions& options) {
+  BlockWidths widths{};
+  widths.rows = std::min(options.max_step_tokens, options.fast_matmul ? kHalfBlockRows : kBlockRows);
+  widths.wide = std::max<size_t>(widths.rows, kGroupRows);
+  widths.query = spec.LargestQueryWidth();
+  widths.key = spec.LargestKeyWidth();
+  widths.attended = std::max(spec.latent ? static_cast<size_t>(spec.heads) * spec.ValueDim() : widths.query,
+                             static_cast<size_t>(spec.recurrence().output_width));
+  widths.ffn = std::max({spec.expert_ffn, spec.shared_ffn, spec.dense_ffn});
+  widths.gate_rank = spec.delta_net ? spec.delta_net->gate_rank : 0;
+  widths.widest = std::max(
+      {spec.hidden, static_cast<int>(widths.attended), widths.ffn, spec.latent ? spec.latent->q_rank : 0, widths.gate_rank});
+  return widths;
+}
+
 template <class Source>
-Scratch Carve(const ModelSpec& spec, const ModelOptions& options, int threads, Source& source, Source& shared) {
-  const size_t tokens = options.max_step_tokens;
-  const size_t rows = std::min(options.max_step_tokens, options.fast_matmul ? kHalfBlockRows : kBlockRows);
-  const size_t wide = std::max<size_t>(rows, kGroupRows);
-  const size_t q_width = spec.LargestQueryWidth();
-  const size_t kv_width = spec.LargestKeyWidth();
-  const int ffn = std::max({spec.expert_ffn, spec.shared_ffn, spec.dense_ffn});
-  const Recurrence recurrence = spec.recurrence();
-  const size_t attended_width = std::max(spec.latent ? static_cast<size_t>(spec.heads) * spec.ValueDim() : q_width,
-                                         static_cast<size_t>(recurrence.output_width));
-  const int gate_rank = spec.delta_net ? spec.delta_net->gate_rank : 0;
-  const int widest =
-      std::max({spec.hidden, static_cast<int>(attended_width), ffn, spec.latent ? spec.latent->q_rank : 0, gate_rank});
-  const size_t logits_rows = std::min<size_t>(options.logits_rows, rows);
-  const size_t page_pointers =
-      static_cast<size_t>(KvPool::PagesFor(options.max_context)) * std::min<size_t>(kContextsOfPagePointers, rows);
-
-  Scratch scratch{CarveRows(spec, options.expert_inputs, OwnTokens(options), source, shared)};
-  scratch.block_rows = static_cast<int>(rows);
-  const auto floats = [&](size_t count) { return source.template Take<float>(count); };
-  const auto shared_floats = [&](size_t count) { return shared.template Take<float>(count); };
-  scratch.logits = shared_floats(logits_rows * spec.vocabulary);
+void CarveLogits(const ModelSpec& spec, size_t rows, Source& source, Source& shared, Scratch& scratch) {
+  scratch.logits = shared.template Take<float>(rows * spec.vocabulary);
   const bool capped_apart = &source != &shared && spec.logits_cap != 0;
-  scratch.uncapped_logits = capped_apart ? floats(logits_rows * spec.vocabulary) : scratch.logits;
-  scratch.scores = floats(spec.latent ? ComputeBackend::LatentScratchFloats(threads, options.max_context)
-                                      : ComputeBackend::AttentionScratchFloats(threads, options.max_context));
+  scratch.uncapped_logits = capped_apart ? source.template Take<float>(rows * spec.vocabulary) : scratch.logits;
+  scratch.logits_rows = shared.template Take<int32_t>(rows);
+}
 
+// Attention and recurrent layers.
+template <class Source>
+void CarveMixing(const ModelSpec& spec, const BlockWidths& widths, Source& source, Source& shared, Scratch& scratch) {
+  const size_t rows = widths.rows;
+  const Recurrence recurrence = spec.recurrence();
+  const auto floats = [&](size_t count) { return source.template Take<float>(count); };
   scratch.projected = floats(rows * spec.hidden);
-  scratch.q = floats(rows * q_width);
+  scratch.q = floats(rows * widths.query);
   if (spec.latent) {
     scratch.latent = CarveLatent(spec, *spec.latent, rows, source);
   } else {
-    scratch.k = floats(rows * kv_width);
-    scratch.v = floats(rows * kv_width);
+    scratch.k = floats(rows * widths.key);
+    scratch.v = floats(rows * widths.key);
   }
   if (spec.encoder) {
     const size_t numbers = static_cast<size_t>(spec.heads) * spec.encoder->distances();
     scratch.encoder_bias = floats(numbers);
     scratch.decoder_bias = floats(numbers);
   }
-  scratch.attended = floats(rows * attended_width);
-  if (spec.attention_gate || !spec.recurrent.empty()) scratch.attention_gate = floats(rows * attended_width);
+  scratch.attended = floats(rows * widths.attended);
+  if (spec.attention_gate || !spec.recurrent.empty()) scratch.attention_gate = floats(rows * widths.attended);
   scratch.mixed = floats(rows * recurrence.convolved_width);
   scratch.convolved = floats(rows * recurrence.convolved_width);
   scratch.decay = floats(rows * recurrence.decays);
   scratch.rate = floats(rows * recurrence.heads);
-  if (spec.delta_net) {
-    scratch.gate_ranks = floats(2 * rows * gate_rank);
-    scratch.unit = floats(spec.delta_net->key_dim);
-    scratch.unit_on_host = &source == &shared ? scratch.unit : shared_floats(spec.delta_net->key_dim);
-  }
-  if (spec.gated()) scratch.gate = floats(wide * ffn);
-  scratch.up = floats(wide * ffn);
+  if (!spec.delta_net) return;
+  scratch.gate_ranks = floats(2 * rows * widths.gate_rank);
+  scratch.unit = floats(spec.delta_net->key_dim);
+  scratch.unit_on_host = &source == &shared ? scratch.unit : shared.template Take<float>(spec.delta_net->key_dim);
+}
 
-  scratch.block_storage = source.template Take<std::byte>(ActivationBytes(static_cast<int>(rows), spec.hidden));
-  scratch.gathered_storage =
-      source.template Take<std::byte>(ActivationBytes(static_cast<int>(wide), spec.hidden, options.expert_inputs));
-  scratch.inner_storage = source.template Take<std::byte>(ActivationBytes(static_cast<int>(wide), widest));
-  if (options.fast_matmul) {
-    const int tallest = std::max(widest, static_cast<int>(std::max(q_width, kv_width)));
-    scratch.halves = source.template Take<std::byte>(ComputeBackend::HalfProductBytes(static_cast<int>(rows), tallest, widest));
-  }
-  if (&source != &shared && Model::LetsProcessorCompute(spec)) {
-    scratch.of_processor = CarveProcessorRows(spec, options, shared);
-  }
-  scratch.gate_input = shared_floats(spec.hidden);
-  scratch.gate_scores = shared_floats(spec.experts);
-  scratch.gate_storage = source.template Take<std::byte>(ActivationBytes(1, spec.hidden));
+// What products with matrices read and write.
+template <class Source>
+void CarveProducts(const ModelSpec& spec, const ModelOptions& options, const BlockWidths& widths, Source& source,
+                   Scratch& scratch) {
+  const auto prepared = [&](size_t rows, int cols, InputForms forms = kAllForms) {
+    return source.template Take<std::byte>(ActivationBytes(static_cast<int>(rows), cols, forms));
+  };
+  if (spec.gated()) scratch.gate = source.template Take<float>(widths.wide * widths.ffn);
+  scratch.up = source.template Take<float>(widths.wide * widths.ffn);
+  scratch.block_storage = prepared(widths.rows, spec.hidden);
+  scratch.gathered_storage = prepared(widths.wide, spec.hidden, options.expert_inputs);
+  scratch.inner_storage = prepared(widths.wide, widths.widest);
+  scratch.gate_storage = prepared(1, spec.hidden);
+  if (!options.fast_matmul) return;
+  const int tallest = std::max(widths.widest, static_cast<int>(std::max(widths.query, widths.key)));
+  scratch.halves =
+      source.template Take<std::byte>(ComputeBackend::HalfProductBytes(static_cast<int>(widths.rows), tallest, widths.widest));
+}
 
+// What the host writes of a step: its tokens, their places, their routing.
+template <class Source>
+void CarveStep(const ModelSpec& spec, const ModelOptions& options, size_t rows, Source& shared, Scratch& scratch) {
+  const size_t tokens = options.max_step_tokens;
+  const size_t page_pointers =
+      static_cast<size_t>(KvPool::PagesFor(options.max_context)) * std::min<size_t>(kContextsOfPagePointers, rows);
   scratch.kv_pages = shared.template Take<std::byte*>(page_pointers);
   scratch.kv_runs = shared.template Take<KvRun>(rows);
   if (!spec.recurrent.empty()) scratch.state_runs = shared.template Take<StateRun>(rows);
 
+  scratch.gate_input = shared.template Take<float>(spec.hidden);
+  scratch.gate_scores = shared.template Take<float>(spec.experts);
   scratch.choices = shared.template Take<ExpertChoice>(tokens * spec.top_k);
   scratch.unmasked_choices = shared.template Take<ExpertChoice>(tokens * spec.top_k);
   scratch.whole_choices = shared.template Take<ExpertChoice>(spec.MoeLayers().size() * kGroupRows);
@@ -159,12 +177,28 @@ Scratch Carve(const ModelSpec& spec, const ModelOptions& options, int threads, S
   scratch.expert_slots = shared.template Take<int32_t>(tokens * spec.top_k);
   scratch.slot_places = shared.template Take<int32_t>(tokens * spec.top_k);
 
-  scratch.logits_rows = shared.template Take<int32_t>(logits_rows);
   scratch.chunks = shared.template Take<BatchChunk>(tokens);
   scratch.tokens = shared.template Take<TokenId>(tokens);
   scratch.positions = shared.template Take<int32_t>(tokens);
   if (spec.prefix) scratch.position_ids = shared.template Take<TokenId>(tokens);
   scratch.row_chunks = shared.template Take<int32_t>(tokens);
+}
+
+template <class Source>
+Scratch Carve(const ModelSpec& spec, const ModelOptions& options, int threads, Source& source, Source& shared) {
+  const BlockWidths widths = WidthsOf(spec, options);
+  Scratch scratch{CarveRows(spec, options.expert_inputs, OwnTokens(options), source, shared)};
+  scratch.block_rows = static_cast<int>(widths.rows);
+  CarveLogits(spec, std::min<size_t>(options.logits_rows, widths.rows), source, shared, scratch);
+  scratch.scores =
+      source.template Take<float>(spec.latent ? ComputeBackend::LatentScratchFloats(threads, options.max_context)
+                                              : ComputeBackend::AttentionScratchFloats(threads, options.max_context));
+  CarveMixing(spec, widths, source, shared, scratch);
+  CarveProducts(spec, options, widths, source, scratch);
+  CarveStep(spec, options, widths.rows, shared, scratch);
+  if (&source != &shared && Model::LetsProcessorCompute(spec)) {
+    scratch.of_processor = CarveProcessorRows(spec, options, shared);
+  }
   return scratch;
 }
 
