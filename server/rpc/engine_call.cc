@@ -255,6 +255,8 @@ void EngineCall::Finished(const FinishInfo& finish) {
   if (cancelled) environment_.metrics.ObserveCancelToIdle(SecondsBetween(cancelling->nanos, environment_.clock.NowNanos()));
   if (method_ != Method::kScore) environment_.metrics.ObserveFinish(record_.reason, finish);
   Account(status);
+  prompt_tokens_ = finish.prompt_tokens;  // of a request that never began to run, too
+  cached_tokens_ = finish.cached_tokens;
   status.ok() ? Complete(finish) : Fail(status);
   if (IsLostDevice(finish.status) && model_->device_lost) model_->device_lost(finish.status);
 }

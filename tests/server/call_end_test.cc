@@ -150,6 +150,22 @@ TEST(EndTest, AClientThatDoesNotReadIsCutOffByTheCap) {
   EXPECT_EQ(stream.ReadAll().error_code(), grpc::StatusCode::CANCELLED);
 }
 
+TEST(EndTest, ARequestThatNeverRanTellsOfItsPromptAlike) {
+  ServerHarness server({.script = [](const EngineRequest&) { return Script{.queue_steps = 1000}; }});
+  GenerateRequest request;
+  for (int i = 0; i < 5; ++i) request.mutable_token_ids()->add_ids(1);
+  request.mutable_stopping()->mutable_time_limit()->set_seconds(1);
+  OpenStream stream(server, request);
+  server.engine().Step();
+  server.call_clock().AdvanceNanos(2'000'000'000);
+  server.StepUntilIdle();
+  ASSERT_TRUE(stream.ReadAll().ok());
+  ASSERT_EQ(stream.messages.size(), 1u);
+  EXPECT_EQ(stream.messages[0].finish().reason(), moe::v1::FINISH_REASON_TIME_LIMIT);
+  EXPECT_EQ(stream.messages[0].finish().usage().prompt_tokens(), 5);
+  EXPECT_EQ(stream.messages[0].prompt_info().prompt_tokens(), 5);
+}
+
 TEST(EndTest, AClientThatDoesNotTakeTheEndIsCutOffByTime) {
   ServerHarness server({.calls = {.max_unsent_bytes = 64 << 20}, .script = [](const EngineRequest&) {
                           Script script;
