@@ -172,11 +172,13 @@ size_t PromptQueueBytes(uint64_t shares_of, const StepEngineOptions& engine) {
 }
 
 AnswerBytes AnswersOf(uint64_t shares_of, const StepEngineOptions& engine) {
-  constexpr uint64_t kTokenBytes = 32;  // of an answer without alternatives: id, text and framing, as it grows
+  constexpr uint64_t kTokenBytes = 32;    // of an answer without alternatives: id, text and framing, as it grows
+  constexpr uint64_t kPromptIdBytes = 8;  // of a prompt that a stream begins with, as it grows
+  const auto context = static_cast<uint64_t>(engine.max_context);
   AnswerBytes answers;
   answers.stream = std::clamp<uint64_t>(shares_of / 1024, 8 << 10, 64 << 10);
   const uint64_t usual = std::clamp<uint64_t>(shares_of / 4096, answers.stream, 1 << 20);
-  answers.whole = std::max(usual, kTokenBytes * static_cast<uint64_t>(engine.max_context));
+  answers.whole = std::max({usual, kTokenBytes * context, answers.stream + kPromptIdBytes * context});
   answers.ended = static_cast<uint64_t>(engine.max_running) * answers.whole;
   return answers;
 }

@@ -17,8 +17,8 @@ namespace moed {
 
 // Of answers that their clients have not taken, at most.
 struct AnswerBytes {
-  size_t stream = 0;  // of one that is streamed, what is not sent
-  size_t whole = 0;   // of one in one message; >= stream
+  size_t stream = 0;  // of one that is streamed, what is not sent; beside the ids of its prompt
+  size_t whole = 0;   // of one in one message; at least that of a stream with those
   size_t ended = 0;   // of all that have ended, together
 };
 

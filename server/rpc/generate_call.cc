@@ -110,6 +110,8 @@ Encoded AnswerCall<Response>::NewMessage() {
     for (TokenId token : prompt_) info.add_token_ids(token.value());
   }
   AddFields(part, message);
+  // However long its prompt is, a stream has room for its ids beside what it may have unread.
+  if (streaming_) pump_.AllowMore(message.bytes());
   return message;
 }
 

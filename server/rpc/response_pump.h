@@ -43,7 +43,7 @@ class ResponsePump {
     std::function<void()> send_later;                       // has Send called once, soon; empty: Push and End call it
   };
   ResponsePump(ResponseTransport<Message>& transport, const Clock& clock, Options options)
-      : transport_(transport), clock_(clock), options_(std::move(options)) {}
+      : transport_(transport), clock_(clock), options_(std::move(options)), max_unsent_bytes_(options_.max_unsent_bytes) {}
 
   // Admitted: initial metadata goes out; messages wait for this.
   void Open() {
@@ -54,13 +54,19 @@ class ResponsePump {
     Pump();
   }
 
+  // So much more than the options say may be unsent.
+  void AllowMore(size_t bytes) {
+    absl::MutexLock lock(&mutex_);
+    max_unsent_bytes_ += bytes;
+  }
+
   // `bytes`: what the message takes. kTooSlow, kTooLarge: not taken, since the cap on unsent bytes would be passed. kEnded: End
   // was before.
   PushResult Push(Message message, size_t bytes) {
     {
       absl::MutexLock lock(&mutex_);
       if (end_.has_value()) return PushResult::kEnded;
-      if (unsent_bytes_ + in_flight_bytes_ + bytes > options_.max_unsent_bytes) {
+      if (unsent_bytes_ + in_flight_bytes_ + bytes > max_unsent_bytes_) {
         return options_.streaming ? PushResult::kTooSlow : PushResult::kTooLarge;
       }
       Append(std::move(message));
@@ -235,6 +241,7 @@ class ResponsePump {
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   int64_t sent_nanos_ ABSL_GUARDED_BY(mutex_) = 0;  // when the last operation or the finish was given to the transport
   std::optional<Message> pending_ ABSL_GUARDED_BY(mutex_);
+  size_t max_unsent_bytes_ ABSL_GUARDED_BY(mutex_);
   size_t unsent_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   size_t in_flight_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   std::optional<grpc::Status> end_;  // guarded by mutex_ until finished_, constant after

@@ -35,7 +35,7 @@ struct InferenceLimits;
 // What a call may hold, as the plan of the model allows.
 struct CallLimits {
   RequestLimits request;
-  size_t max_unsent_bytes = 64 << 10;            // of one stream
+  size_t max_unsent_bytes = 64 << 10;            // of one stream, beside the ids of its prompt
   size_t max_answer_bytes = 1 << 20;             // of one answer in one message
   int64_t write_timeout_nanos = 30'000'000'000;  // of one message that the client does not take
 };

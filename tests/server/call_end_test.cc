@@ -166,6 +166,23 @@ TEST(EndTest, ARequestThatNeverRanTellsOfItsPromptAlike) {
   EXPECT_EQ(stream.messages[0].prompt_info().prompt_tokens(), 5);
 }
 
+TEST(EndTest, IdsOfALongPromptAreBesideTheCap) {
+  constexpr int kPromptTokens = 1000;
+  ServerHarness server(
+      {.engine = {.max_context = 1024, .max_new_tokens = 20, .max_running = 2, .queue_capacity = 2, .vocabulary = 4096},
+       .calls = {.max_unsent_bytes = kPromptTokens},
+       .script = [](const EngineRequest&) { return ScriptOfText("one two"); }});
+  GenerateRequest request;
+  for (int i = 0; i < kPromptTokens; ++i) request.mutable_token_ids()->add_ids(4000);
+  request.mutable_response()->set_return_prompt_tokens(true);
+  OpenStream stream(server, request);
+  server.StepUntilIdle();  // the client takes nothing meanwhile
+  EXPECT_TRUE(stream.ReadAll().ok());
+  ASSERT_FALSE(stream.messages.empty());
+  EXPECT_EQ(stream.messages.front().prompt_info().token_ids_size(), kPromptTokens);
+  EXPECT_EQ(stream.Text(), "one two");
+}
+
 TEST(EndTest, AClientThatDoesNotTakeTheEndIsCutOffByTime) {
   ServerHarness server({.calls = {.max_unsent_bytes = 64 << 20}, .script = [](const EngineRequest&) {
                           Script script;

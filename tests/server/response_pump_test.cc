@@ -179,6 +179,17 @@ TEST_F(PumpTest, AnOperationThatThrowsEndsTheCallAndTellsTheCaller) {
   }
 }
 
+TEST_F(PumpTest, WhatIsAllowedBesideTheCapCountsAsUnsent) {
+  Pump pump(transport_, clock_, kStreaming);
+  pump.AllowMore(100);
+  pump.Open();
+  Answer(transport_, pump, true);
+  EXPECT_EQ(pump.Push({"a"}, 102), PushResult::kTaken);
+  EXPECT_EQ(pump.Push({"b"}, 6), PushResult::kTaken);
+  EXPECT_EQ(pump.unsent_bytes(), 108u);
+  EXPECT_EQ(pump.Push({"c"}, 1), PushResult::kTooSlow);
+}
+
 TEST_F(PumpTest, WithoutStreamingEverythingComesWithTheEndUpToTheCap) {
   Pump pump(transport_, clock_, {.streaming = false, .max_unsent_bytes = 100, .append = AppendWords});
   pump.Open();

@@ -26,6 +26,7 @@
 #include "core/kernels/backend.h"
 #include "core/model/kv_pool.h"
 #include "core/model/scratch.h"
+#include "core/serving/serving_needs.h"
 #include "core/store/store.h"
 #include "core/tokenizer/chat_settings.h"
 #include "core/tokenizer/tokenizer.h"
@@ -351,7 +352,6 @@ TEST_P(ServingPlanTest, QueuesHoldWhatIsPlanned) {
   EXPECT_EQ(Term("queues", "texts to be tokenised") / 2, plan_.prompt_queue_bytes);
   EXPECT_EQ(Term("queues", "answers to be sent"),
             static_cast<uint64_t>(config_.serving.max_running) * plan_.answers.whole + plan_.answers.ended);
-  EXPECT_GE(plan_.answers.whole, plan_.answers.stream);
   std::unique_ptr<Trace> trace;
   EXPECT_EQ(Term("queues", "trace") + sizeof(Trace),
             GrowthOf([&] { trace = std::make_unique<Trace>(Clock::Real(), plan_.trace_events); }).heap);
@@ -423,6 +423,17 @@ TEST(ToolsOfAnswersTest, HoldWhatIsCounted) {
         reader = parser;
       });
       EXPECT_LE(growth.heap, chat::ToolSchemas::BytesOf(tools)) << name_bytes << " " << parameters;
+    }
+  }
+}
+
+// What is planned for each is a whole answer.
+TEST(AnswersTest, AStreamAndTheIdsOfItsPromptTakeNoMoreThanAWholeAnswer) {
+  constexpr int kIdBytes = 2 * 3;  // encoded, as it grows
+  for (const uint64_t budget : {1 << 20, 16 << 20, 128 << 20, 1 << 30}) {
+    for (const int context : {16, 256, 2048, 1 << 17}) {
+      const AnswerBytes answers = AnswersOf(budget, {.max_context = context});
+      EXPECT_LE(answers.stream + static_cast<size_t>(kIdBytes * context), answers.whole) << budget << " " << context;
     }
   }
 }
