@@ -17,11 +17,11 @@ absl::Status Admission::Check(const std::string& name, const std::string& sessio
   return absl::OkStatus();
 }
 
-RequestId Admission::Admit(const std::string& name, const std::string& session) {
+RequestId Admission::Admit(const std::string& name, const std::string& tenant, const std::string& session) {
   const RequestId id(++last_id_);
   try {
     ids_.insert(id);
-    names_.emplace(name, id);
+    names_.emplace(name, Named{id, tenant.size()});
     if (!session.empty()) busy_sessions_.insert(session);
   } catch (...) {
     Release(id, name, session);
@@ -47,13 +47,12 @@ void Admission::ListBusy(size_t most, std::vector<SessionInfo>& out) const {
 }
 
 std::optional<RequestId> Admission::Find(const std::string& name) const {
-  if (const auto found = names_.find(name); found != names_.end()) return found->second;
-  const std::string end = StrCat("/", name);
+  if (const auto found = names_.find(name); found != names_.end()) return found->second.id;
   std::optional<RequestId> only;
-  for (const auto& [known, id] : names_) {
-    if (!std::string_view(known).ends_with(end)) continue;
+  for (const auto& [known, named] : names_) {
+    if (named.tenant_bytes == 0 || std::string_view(known).substr(named.tenant_bytes + 1) != name) continue;
     if (only) return std::nullopt;
-    only = id;
+    only = named.id;
   }
   return only;
 }

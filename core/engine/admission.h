@@ -1,6 +1,7 @@
 // Who may come in: names, busy sessions and the number of live requests. The same rules for every engine.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -24,7 +25,8 @@ class Admission {
   // `name` of a request is "TENANT/NAME" where it has a tenant. ABORTED, ALREADY_EXISTS, RESOURCE_EXHAUSTED, UNAVAILABLE as
   // Engine::Submit says. "" = no session.
   absl::Status Check(const std::string& name, const std::string& session) const;
-  RequestId Admit(const std::string& name, const std::string& session);  // after an OK Check; when it throws nobody came in
+  // After an OK Check; when it throws nobody came in. "" = no tenant.
+  RequestId Admit(const std::string& name, const std::string& tenant, const std::string& session);
   void Release(RequestId id, const std::string& name, const std::string& session);
 
   // No one comes in any more; the first reason stays.
@@ -40,11 +42,16 @@ class Admission {
   int live_requests() const { return static_cast<int>(ids_.size()); }
 
  private:
+  struct Named {
+    RequestId id;
+    size_t tenant_bytes = 0;  // of the name, before the "/"; 0: it has no tenant
+  };
+
   const int capacity_;
   absl::Status closed_;
   uint64_t last_id_ = 0;
   // Not Abseil's tables, which are broken once memory ran out as they grew.
-  std::map<std::string, RequestId> names_;
+  std::map<std::string, Named> names_;
   std::set<RequestId> ids_;
   std::set<std::string> busy_sessions_;
 };

@@ -44,7 +44,7 @@ absl::StatusOr<RequestId> Intake::Submit(
   try {
     sequence->Begin(request.prompt, request.whole_prompt);
     incoming_.reserve(incoming_.size() + 1);
-    id = admission_.Admit(name, session);
+    id = admission_.Admit(name, request.tenant, session);
     incoming_.push_back(build(id, sequence));
     incoming_.back()->owner = owner;
     incoming_.back()->charged_tokens = prompt_tokens;

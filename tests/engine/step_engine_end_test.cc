@@ -67,6 +67,20 @@ TEST(StepEngineEndTest, TenantsDoNotShareNames) {
   EXPECT_EQ(harness.engine->FindRequest("one/job"), std::nullopt);
 }
 
+// "/" separates a tenant alone: names may have it, too.
+TEST(StepEngineEndTest, ANameIsNotFoundByItsEnd) {
+  for (const char* tenant : {"", "alice"}) {
+    Harness harness;
+    EngineRequest request = GreedyRequest("p", 3);
+    request.name = "job/3";
+    request.tenant = tenant;
+    harness.Submit(request);
+    EXPECT_EQ(harness.engine->FindRequest("3"), std::nullopt) << tenant;
+    EXPECT_EQ(harness.engine->FindRequest("job/3"), harness.ids[request.name]) << tenant;
+    harness.RunAll();
+  }
+}
+
 TEST(StepEngineEndTest, WhatIsInvalidIsRefused) {
   Harness harness;
   EngineRequest request = GreedyRequest("p", 3);
