@@ -101,7 +101,8 @@ struct RequestTimings {
   double tpot_seconds = 0;      // 0 below two tokens
 };
 
-struct FinishInfo {
+// Of a request that has ended, small whatever was asked for.
+struct FinishFigures {
   absl::Status status;  // OK: `reason` holds. CANCELLED, DATA_LOSS, UNAVAILABLE (engine stopped), ...
   FinishReason reason = FinishReason::kStop;
   std::string stop_string;
@@ -127,6 +128,9 @@ struct FinishInfo {
   uint64_t fast_matmul_tokens = 0;  // computed by products of halves
   // Taken over with keys and values that had lost something when they were computed, whether for it or for others before.
   int lossy_cached_tokens = 0;
+};
+
+struct FinishInfo : FinishFigures {
   std::vector<float> prompt_logprobs;  // kScore: one for each token of the target, or where none is due of the prompt but the
                                        // first; where they were asked for likewise
   std::vector<std::vector<std::pair<TokenId, float>>> prompt_top;  // beside them with top_logprobs: alternatives, best first

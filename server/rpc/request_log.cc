@@ -99,7 +99,7 @@ std::string RequestLog::Line(const RequestRecord& record, std::string_view time,
   line["duration_seconds"] = record.duration_seconds;
   if (left_out > 0) line["refusals_left_out"] = left_out;
   if (record.admitted) {
-    const FinishInfo& finish = record.finish;
+    const FinishFigures& finish = record.finish;
     if (record.method != Method::kScore) line["reason"] = EndReasonName(record.reason);
     line["prompt_tokens"] = finish.prompt_tokens;
     line["cached_tokens"] = finish.cached_tokens;

@@ -29,7 +29,7 @@ struct RequestRecord {
   std::string session_id;
   bool admitted = false;                // the rest is set
   EndReason reason = EndReason::kStop;  // of generations
-  FinishInfo finish;
+  FinishFigures finish;
 };
 
 inline constexpr std::string_view kNoRequestLog = "off";

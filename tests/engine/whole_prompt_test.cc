@@ -26,7 +26,7 @@ struct Source final : public RequestObserver {
   void OnFinish(const FinishInfo& info) override { finish = info; }
   int prompt_tokens = -1, cached_tokens = -1;
   std::vector<TokenInfo> tokens;
-  FinishInfo finish{.status = absl::UnknownError("not answered")};
+  FinishInfo finish{{.status = absl::UnknownError("not answered")}};
 };
 
 class WholePromptEngine : public testing::TestWithParam<std::string> {
