@@ -110,7 +110,7 @@ struct FinishFigures {
   int prompt_tokens = 0;  // what the session held before included
   int cached_tokens = 0;  // of those, not computed since keys and values were there
   int completion_tokens = 0;
-  int session_tokens = 0;  // that the session holds after an answer; 0 without one
+  int session_tokens = 0;  // that the session holds after an answer; 0 without one, or where none is kept
   uint64_t seed = 0;
   RequestTimings timings;
   uint64_t expert_hits = 0;

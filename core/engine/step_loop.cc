@@ -205,11 +205,15 @@ void StepLoop::Finish(LiveRequest& live, absl::Status status, FinishReason reaso
   turns_.Leave(ended->owner, ended->request.priority);
   pace_.OnEnd(ended->computed_tokens);
   const SequenceCounters counters = ended->started ? parts_.provider.sequence_counters(ended->sequence->id) : SequenceCounters{};
-  const FinishInfo finish = Summarize(*ended, std::move(status), reason, counters, parts_.clock.NowNanos());
+  FinishInfo finish = Summarize(*ended, std::move(status), reason, counters, parts_.clock.NowNanos());
   if (ended->started) NoteLoss(*ended);
   if (Restoring(*ended)) ReleaseMemory(*ended);  // its pages hold anything
   // Its name and session are free, and the figures without it, before its observer hears of the end.
-  if (auto dropped = intake_.Release(*ended, Retire(*ended, succeeded))) EndSequence(*dropped);
+  const SequenceId sequence = ended->sequence->id;
+  if (auto dropped = intake_.Release(*ended, Retire(*ended, succeeded))) {
+    if (dropped->id == sequence) finish.session_tokens = 0;  // not one conversation is kept
+    EndSequence(*dropped);
+  }
   Publish();
   ended->observer->OnFinish(finish);
   intake_.Finished();

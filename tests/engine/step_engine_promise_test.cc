@@ -53,6 +53,20 @@ TEST(StepEnginePromiseTest, AnotherNumberOfTokensThanExpectedIsRefusedWithTheirN
   harness.ExpectClean();
 }
 
+TEST(StepEnginePromiseTest, WhereNoConversationIsKeptThereIsNothingToExpect) {
+  HarnessOptions options;
+  options.engine.max_kept_sessions = 0;
+  Harness harness(options);
+  EngineRequest request = Turn("s", "hello", 4);
+  for (int i = 0; i < 2; ++i) {
+    const auto answer = Say(harness, request);
+    ASSERT_TRUE(answer->finish->status.ok()) << answer->finish->status;
+    EXPECT_EQ(answer->finish->session_tokens, 0);
+    request.expected_tokens = answer->finish->session_tokens;
+  }
+  harness.ExpectClean();
+}
+
 TEST(StepEnginePromiseTest, PromisesNeedASession) {
   Harness harness;
   EngineRequest request = GreedyRequest("hello", 1);
