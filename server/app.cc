@@ -308,7 +308,7 @@ void App::Impl::AskFor(End end) {
 
 // As on a signal, but that the process ends with the error.
 void App::Impl::EndWith(const absl::Status& error) {
-  spdlog::critical("the process ends (--device-lost exit): {}", StrCat(error.message()));
+  spdlog::critical("the process ends: {}", StrCat(error.message()));
   {
     absl::MutexLock lock(&end_mutex_);
     failure_.Update(error);

@@ -165,7 +165,8 @@ absl::Status ModelHost::DoLoad(Config config, absl::Duration drain_limit, ModelC
 }
 
 absl::Status ModelHost::LoadOpened(ModelChange& change) {
-  MOED_RETURN_IF_ERROR(model_->Load(change, [this](const absl::Status& error) { OnDeviceLost(error); }));
+  MOED_RETURN_IF_ERROR(model_->Load(
+      change, [this](const absl::Status& error) { OnDeviceLost(error); }, parts_.exit));
   Publish();
   change.Enter(ChangePhase::kReady);
   return absl::OkStatus();
@@ -254,7 +255,7 @@ void ModelHost::OnDeviceLost(const absl::Status& error) {
   absl::MutexLock lock(&mutex_);
   if (ending_ || device_is_lost_) return;
   device_is_lost_ = true;
-  if (config_.device_lost == DeviceLost::kExit) return parts_.exit(error);
+  if (config_.device_lost == DeviceLost::kExit) return parts_.exit(Annotate(error, "--device-lost exit"));
   const auto begun = Begin([this, error](ModelChange& change) { return DoGoToProcessor(error, change); }, false);
   device_is_lost_ = begun.ok();  // else the next request tells of it, where the model stays
 }

@@ -34,7 +34,7 @@ struct ModelHostParts {  // all outlive the host
   RoutingSource* routing;  // may be null
   Clock& clock;
   std::function<void()> tell_health;              // the state has changed
-  std::function<void(const absl::Status&)> exit;  // the process is to end, and with this error
+  std::function<void(const absl::Status&)> exit;  // the process is to end, and with this error; does not block
 };
 
 // Open, Start, EndChanges and what follows it, in this order; after Open, Load and Unload at any time from any thread.

@@ -45,12 +45,12 @@ ServedModel::~ServedModel() {
   if (cache_ != nullptr) Stop(absl::UnavailableError("the model ends"));
 }
 
-absl::Status ServedModel::Load(ModelChange& change, std::function<void(const absl::Status&)> device_lost) {
+absl::Status ServedModel::Load(ModelChange& change, ErrorHandler device_lost, ErrorHandler engine_failed) {
   change.Enter(ChangePhase::kReading, store_->description().trunk_bytes);
   MOED_RETURN_IF_ERROR(LoadWeights(change));
   MOED_RETURN_IF_ERROR(change.CheckCancelled());
   change.Enter(ChangePhase::kStarting);
-  MOED_RETURN_IF_ERROR(StartEngine());
+  MOED_RETURN_IF_ERROR(StartEngine(std::move(engine_failed)));
   Describe(std::move(device_lost));
   return absl::OkStatus();
 }
@@ -199,13 +199,14 @@ absl::Status ServedModel::LoadWeights(ModelChange& change) {
   return absl::OkStatus();
 }
 
-absl::Status ServedModel::StartEngine() {
+absl::Status ServedModel::StartEngine(ErrorHandler failed) {
   ExpertProvider& provider = routed_experts_ != nullptr ? *routed_experts_ : experts_->provider();
   const double share = StoredShare(store_->description(), kReferencePrecision);
   const ColdModel cold{store_->all_expert_bytes(), spec_.experts, spec_.top_k, share};
   const auto cold_seconds = [this, cold](int tokens) { return ColdSeconds(cold, experts_->provider().Stats(), tokens); };
-  const EngineParts parts{*model_,         provider,    *kv_, *tokenizer_, clock_, trace_.get(), experts_->preset().fidelity,
-                          kv_spill_.get(), cold_seconds};
+  const EngineParts parts{
+      *model_,      provider,         *kv_, *tokenizer_, clock_, trace_.get(), experts_->preset().fidelity, kv_spill_.get(),
+      cold_seconds, std::move(failed)};
   MOED_ASSIGN_OR_RETURN(engine_, StepEngine::Create(plan_.engine, parts));
   cache_ = std::make_unique<ServedCache>(*experts_, *engine_, plan_.memory, most_budget_);
   engine_->Start();
@@ -214,7 +215,7 @@ absl::Status ServedModel::StartEngine() {
   return absl::OkStatus();
 }
 
-void ServedModel::Describe(std::function<void(const absl::Status&)> device_lost) {
+void ServedModel::Describe(ErrorHandler device_lost) {
   loaded_.limits = LimitsOfCalls();
   loaded_.messages = std::make_shared<InferenceLimits>(loaded_.limits.request);
   loaded_.engine = engine_.get();

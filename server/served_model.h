@@ -58,9 +58,11 @@ class ServedModel {
   // Of a device's own memory: what is free of it says nothing while the model is there.
   bool on_own_memory() const { return &backend_->memory() != &BackendMemory::Host() && !backend_->memory().unified(); }
 
-  // Reads the trunk and starts the engine; once. `change` hears how far it is, and may cancel it. `device_lost`: called on the
-  // engine's thread with the error of a request, once the device does nothing any more; must not block.
-  absl::Status Load(ModelChange& change, std::function<void(const absl::Status&)> device_lost);
+  // Called on the engine's thread; must not block.
+  using ErrorHandler = std::function<void(const absl::Status&)>;
+  // Reads the trunk and starts the engine; once. `change` hears how far it is, and may cancel it. `device_lost`: told the error
+  // of a request, once the device does nothing any more. `engine_failed`: told once, where the engine ended by itself.
+  absl::Status Load(ModelChange& change, ErrorHandler device_lost, ErrorHandler engine_failed);
   // What calls need of the model, after Load. To be asked for once.
   std::shared_ptr<const LoadedModel> Share();
   const LoadedModel& loaded() const { return loaded_; }
@@ -84,8 +86,8 @@ class ServedModel {
   // What of the device holds experts, and who computes beside it.
   absl::Status OpenDeviceSlots(DeviceSlots& device);
   absl::Status LoadWeights(ModelChange& change);
-  absl::Status StartEngine();
-  void Describe(std::function<void(const absl::Status&)> device_lost);
+  absl::Status StartEngine(ErrorHandler failed);
+  void Describe(ErrorHandler device_lost);
   CallLimits LimitsOfCalls() const;
   absl::Status WriteTrace();
 

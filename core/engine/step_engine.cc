@@ -119,14 +119,17 @@ void StepEngine::Start() {
 }
 
 void StepEngine::Loop() {
+  absl::Status failure;
   try {
     while (!intake_.stop_reason()) {
       if (!loop_.Turn()) intake_.WaitForWork(kIdleTurn);
     }
   } catch (const std::exception& error) {  // out of memory: what a step left half done is not gone on with
-    intake_.Stop(Internal("the engine failed: ", error.what()));
+    failure = Internal("the engine failed: ", error.what());
+    intake_.Stop(failure);
   }
   loop_.EndAll(*intake_.stop_reason());
+  if (!failure.ok() && parts_.failed) parts_.failed(failure);
 }
 
 absl::StatusOr<RequestId> StepEngine::Submit(EngineRequest request, std::shared_ptr<RequestObserver> observer) {

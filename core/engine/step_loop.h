@@ -55,6 +55,9 @@ struct EngineParts {
   KvSpill* spill = nullptr;
   // Seconds to read the experts that a prompt of so many tokens needs and that are not in memory; empty, or absent: not known.
   std::function<std::optional<double>(int tokens)> cold_seconds;
+  // Told on the engine's thread, after every OnFinish, where that thread failed: nothing is computed any more. Must not block;
+  // may be empty.
+  std::function<void(const absl::Status&)> failed;
 };
 
 struct StepLoopOptions {

@@ -238,7 +238,7 @@ Harness::Harness(const HarnessOptions& options) {
   kv = *KvPool::Create(spec, {.pages = options.pages, .slots = options.slots, .page_tokens = kPageTokens});
   model = std::make_unique<FakeModel>(*kv, spec);
   auto made = StepEngine::Create(options.engine, {*model, provider, *kv, ByteTokenizer(), clock, options.trace, options.fidelity,
-                                                  nullptr, options.cold_seconds});
+                                                  nullptr, options.cold_seconds, options.failed});
   EXPECT_TRUE(made.ok()) << made.status();
   engine = *std::move(made);
 }

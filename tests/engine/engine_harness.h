@@ -122,6 +122,7 @@ struct HarnessOptions {
   Trace* trace = nullptr;
   Fidelity fidelity;                                              // of requests that do not say
   std::function<std::optional<double>(int tokens)> cold_seconds;  // EngineParts
+  std::function<void(const absl::Status&)> failed;                // likewise
 };
 
 struct Harness {

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <new>
+#include <optional>
 #include <stdexcept>
 #include <thread>
 
@@ -71,16 +72,23 @@ TEST(StepEngineThreadTest, ManyCallersGetTheirAnswers) {
   EXPECT_EQ(harness.kv->free_pages(), harness.kv->pages());
 }
 
-TEST(StepEngineThreadTest, AnExceptionEndsTheRequestsAndNotTheProcess) {
-  Harness harness;
-  harness.model->on_forward = [](auto) { throw std::bad_alloc(); };
+TEST(StepEngineThreadTest, AnExceptionEndsTheRequestsAndIsTold) {
   auto recorder = std::make_shared<Recorder>();
-  absl::Notification done;
-  recorder->on_finish = [&] { done.Notify(); };
+  std::optional<FinishInfo> finished_before;
+  absl::Notification told;  // twice would end the test's process
+  HarnessOptions options;
+  options.failed = [&](const absl::Status& error) {
+    EXPECT_EQ(error.code(), absl::StatusCode::kInternal);
+    finished_before = recorder->finish;
+    told.Notify();
+  };
+  Harness harness(options);
+  harness.model->on_forward = [](auto) { throw std::bad_alloc(); };
   ASSERT_TRUE(harness.engine->Submit(GreedyRequest("p", 4), recorder).ok());
   harness.engine->Start();
-  done.WaitForNotification();
-  EXPECT_EQ(recorder->finish->status.code(), absl::StatusCode::kInternal);
+  told.WaitForNotification();
+  ASSERT_TRUE(finished_before);
+  EXPECT_EQ(finished_before->status.code(), absl::StatusCode::kInternal);
   EXPECT_EQ(harness.SubmitError(GreedyRequest("p", 4)).code(), absl::StatusCode::kUnavailable);
   harness.engine->Stop(absl::UnavailableError("over"));
   harness.ExpectClean();
@@ -155,7 +163,9 @@ TEST(StepEngineThreadTest, SessionsUnderPressureFromManyCallers) {
 }
 
 TEST(StepEngineThreadTest, StopInTheMiddleEndsEveryRequestAndBlocksUntilDone) {
-  Harness harness;
+  HarnessOptions options;
+  options.failed = [](const absl::Status& error) { ADD_FAILURE() << error; };
+  Harness harness(options);
   harness.engine->Start();
   absl::Notification computing, proceed;
   harness.model->on_forward = [&](auto) {

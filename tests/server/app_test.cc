@@ -9,6 +9,8 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <new>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
@@ -162,6 +164,34 @@ TEST(AppTest, ADrainLetsWhatRunsEndAndRefusesWhatComes) {
   EXPECT_EQ(tokens, 64);
   stop.join();
   EXPECT_TRUE(absl::IsUnavailable(daemon.client().Generate(Request(1)).status()));
+}
+
+// Memory that runs out in the middle of a step.
+class FailingGates final : public RoutingSource {
+ public:
+  absl::Status Check(const StoreDescription&, const ModelSpec&, const PresetSetup&) const override { return absl::OkStatus(); }
+  GateFn gate() const override {
+    return [](LayerId, std::span<const float>, std::span<float>) { throw std::bad_alloc(); };
+  }
+  std::unique_ptr<ExpertProvider> Before(ExpertProvider&) override { return nullptr; }
+};
+
+TEST(AppTest, AnEngineThatFailsEndsItWithTheError) {
+  spdlog::set_level(spdlog::level::off);
+  Config config;
+  config.store = StorePath();
+  config.memory_budget = 64 << 20;
+  config.listen = {"127.0.0.1", 0};
+  config.metrics_listen.reset();
+  config.preset.predictor = "cross-layer-gate";
+  FailingGates gates;
+  App app(std::move(config), &gates);
+  ASSERT_TRUE(app.Start().ok());
+  absl::Status told;
+  std::thread ask([&, client = *Client::Connect(app.address())] { told = client->Generate(Request(4)).status(); });
+  EXPECT_EQ(app.Run(), absl::InternalError("the engine failed: std::bad_alloc")) << "nobody asked for its end";
+  ask.join();
+  EXPECT_EQ(told.code(), absl::StatusCode::kInternal) << told;
 }
 
 TEST(AppTest, ABudgetTooSmallSaysWhatItNeeds) {

@@ -4,8 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <new>
 #include <string>
 
+#include "absl/synchronization/notification.h"
 #include "spdlog/spdlog.h"
 #include "tests/system/demo_rig.h"
 
@@ -21,11 +24,14 @@ Config DemoConfig() {
 }
 
 struct HostOfDemo {
+  std::function<void(const absl::Status&)> exit = [](const absl::Status& error) { ADD_FAILURE() << error; };
   ServerState state;
   ModelCounters counters;
   PromptWorkers workers{{.threads = 1}};
   LiveCalls live;
-  ModelHost host{DemoConfig(), {state, counters, workers, live, nullptr, Clock::Real(), [] {}, [](const absl::Status&) {}}};
+  ModelHost host{
+      DemoConfig(),
+      {state, counters, workers, live, nullptr, Clock::Real(), [] {}, [this](const absl::Status& error) { exit(error); }}};
 };
 
 // The addresses are there before the model is, and who finds them may ask.
@@ -43,6 +49,21 @@ TEST(ModelHostTest, NoChangeIsBegunBeforeTheStart) {
   EXPECT_TRUE(demo.state.ready());
   EXPECT_THAT(std::string(demo.host.Load({}).status().message()), ::testing::HasSubstr("a model is loaded"));
   EXPECT_TRUE(demo.host.Load({.replace = true}).ok());
+}
+
+TEST(ModelHostTest, AnEngineThatFailsEndsTheProcess) {
+  absl::Notification exits;
+  absl::Status error;
+  HostOfDemo demo;
+  demo.exit = [&](const absl::Status& given) {
+    error = given;
+    exits.Notify();
+  };
+  ASSERT_TRUE(demo.host.Open().ok());
+  ASSERT_TRUE(demo.host.Start().ok());
+  ASSERT_TRUE(demo.state.loaded()->engine->BetweenSteps([] { throw std::bad_alloc(); }).ok());
+  exits.WaitForNotification();
+  EXPECT_EQ(error, absl::InternalError("the engine failed: std::bad_alloc"));
 }
 
 }  // namespace

@@ -83,7 +83,7 @@ class EmulatedDevice(RealProgramsTest):
         with running(self.emulated, *flags, *lost, "--device-lost", "exit", environment=environment) as daemon:
             self.assertIn("failed", daemon.moectl(*request, check=False).stderr)
             self.assertEqual(daemon.wait(CALL_SECONDS), 1)
-            self.assertIn("the process ends (--device-lost exit): the compute backend 'cuda-emulated' failed", daemon.log())
+            self.assertIn("the process ends: --device-lost exit: the compute backend 'cuda-emulated' failed", daemon.log())
         with running(self.emulated, *small, *lost, environment=environment) as daemon:
             self.assertIn("failed", daemon.moectl(*request, check=False).stderr)
             daemon.wait_for(lambda: "the model was not changed as asked" in daemon.log(), "the load to fail")
