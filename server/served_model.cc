@@ -123,8 +123,9 @@ absl::Status ServedModel::PlanMemory() {
                         ChooseDeviceBudget(config_.device_budget, device, backend_->name()));
   MOED_ASSIGN_OR_RETURN(experts_, ProviderBuilder::Choose(config_, *store_, spec_));
   if (routing_ != nullptr) MOED_RETURN_IF_ERROR(routing_->Check(store_->description(), spec_, experts_->preset()));
-  MOED_ASSIGN_OR_RETURN(plan_, PlanServing({budget, config_.serving, store_->description(), spec_, tokenizer_->memory_bytes(),
-                                            chat_template_bytes_, experts_->Needs(), !config_.trace.empty(), device_budget}));
+  MOED_ASSIGN_OR_RETURN(
+      plan_, PlanServing({budget, config_.serving, store_->description(), spec_, tokenizer_->memory_bytes(), chat_template_bytes_,
+                          experts_->Needs(), !config_.trace.empty(), device_budget, !config_.record_routing.empty()}));
   MOED_RETURN_IF_ERROR(PlanGrowth());
   LogTable("memory plan", plan_.memory.Table());
   spdlog::info("prefix cache: {}", config_.serving.prefix_cache ? "on" : "off (--prefix-cache)");

@@ -67,6 +67,7 @@ struct ServingInputs {
   bool trace = false;  // events are kept for a Chrome trace
   // Of a device with memory of its own, which has trunk, keys and values and activations. Absent: they are the host's.
   std::optional<uint64_t> device_budget = std::nullopt;
+  bool records_routing = false;  // of sequences that run
 };
 
 }  // namespace moed

@@ -13,6 +13,7 @@
 #include "core/engine/request_check.h"
 #include "core/expert/cache/caching_provider.h"
 #include "core/expert/cache/decoding_threads.h"
+#include "core/expert/routing_trace.h"
 #include "core/model/scratch.h"
 #include "core/store/layout.h"
 #include "core/tokenizer/tokenizer.h"
@@ -220,7 +221,8 @@ std::vector<MemoryTerm> TermsOf(const ServingInputs& in, uint64_t shares_of, con
           {"queues", "formats of answers", BytesOfFormats(shares_of)},
           {"queues", "maps of experts", BytesOfMaps(store)},
           {"queues", "answers to be sent", running * answers.whole + answers.ended},
-          {"queues", "trace", TraceEvents(in.trace, shares_of) * sizeof(TraceEvent)}};
+          {"queues", "trace", TraceEvents(in.trace, shares_of) * sizeof(TraceEvent)},
+          {"queues", "recorded routing", in.records_routing ? RoutingRecorder::MemoryBytes(running) : 0}};
 }
 
 MemoryNeeds MeasureNeeds(const ServingInputs& in, uint64_t shares_of, const ModelOptions& model) {
