@@ -4,11 +4,20 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from tools.server_process import ServerError
 
 from . import CompareError, Say
 from .journal import Figures, Journal, Key, Record
+
+One = TypeVar("One")
+
+
+def rotated(contenders: Sequence[One], turn: int) -> list[One]:
+    """Another one begins each turn: a disk or a machine that grows slower meanwhile favours nobody."""
+    first = turn % len(contenders) if contenders else 0
+    return [*contenders[first:], *contenders[:first]]
 
 
 @dataclass(frozen=True)

@@ -124,7 +124,7 @@ class CgroupTest(InFolder):
 
 class CellsTest(unittest.TestCase):
     def all(self) -> list[cells.Cell]:
-        return list(cells.all_cells(("q4", "q8"), (1, 2), (128, 8192)))
+        return list(cells.all_cells(("q4", "q8"), (1, 2), (128, 512, 2048, 8192)))
 
     def test_names_are_unique_and_every_pair_of_limit_and_disk_is_there(self) -> None:
         names = [cell.name for cell in self.all()]
@@ -148,7 +148,8 @@ class CellsTest(unittest.TestCase):
             settings = [c for c in cell.contenders if c.program == "llama.cpp"]
             self.assertTrue(settings)
             self.assertEqual(any(c.repack for c in settings), cell.share is None, cell.name)
-            self.assertEqual(any(c.read_ahead_kib == 128 for c in settings), cell.share is not None, cell.name)
+            read_aheads = {c.read_ahead_kib for c in settings}
+            self.assertEqual(read_aheads, {None} if cell.share is None else {128, 512, 2048, 8192}, cell.name)
 
     def test_limits_are_whole_mebibytes_below_the_share(self) -> None:
         for cell in self.all():
@@ -166,6 +167,17 @@ class CellsTest(unittest.TestCase):
         for cell in quick:
             self.assertEqual({c.program for c in cell.contenders}, {"moed", "llama.cpp"})
 
+    def test_the_best_read_ahead_under_a_limit_is_sought_and_the_best_setting_in_ram_known(self) -> None:
+        chosen = {cell.name: cell.contenders for cell in cells.best_settings(self.all(), (1, 2))}
+        self.assertEqual([c.name for c in chosen["q4/ram"]], ["moed, 2 threads", "llama.cpp, 2 threads, repack"])
+        limited = [(c.threads, c.read_ahead_kib) for c in chosen["q4/25/native"] if c.program == "llama.cpp"]
+        self.assertEqual(limited, [(threads, kib) for threads in (1, 2) for kib in (128, 512, 2048, 8192)])
+
+    def test_read_aheads_are_small_ones_and_the_devices_own(self) -> None:
+        self.assertEqual(cells.tried_read_aheads(8192, True), [128, 512, 2048, 8192])
+        self.assertEqual(cells.tried_read_aheads(512, True), [128, 512, 2048])
+        self.assertEqual(cells.tried_read_aheads(8192, False), [8192], "it cannot be set")
+
     def test_a_gguf_file_has_the_cells_that_ask_about_a_format(self) -> None:
         names = [cell.name for cell in cells.all_cells(("gguf",), (1, 2), (128, 8192))]
         self.assertEqual(names, ["gguf/ram", "gguf/50/native", "gguf/25/native"])
@@ -180,11 +192,10 @@ class CellsTest(unittest.TestCase):
         cell = next(cell for cell in self.all() if cell.name == "q4/25/native")
         rates = {c.name: (2 if c.read_ahead_kib == 8192 else 1) for c in cell.contenders if c.program == "llama.cpp"}
         self.assertEqual(cells.next_turn(cell, 0, rates), cell.contenders)
-        later = cells.next_turn(cell, 1, rates)
-        self.assertEqual(
-            {(c.program, c.threads, c.read_ahead_kib) for c in later},
-            {("moed", 1, None), ("moed", 2, None), ("llama.cpp", 1, 8192), ("llama.cpp", 2, 8192)},
-        )
+        later = [("moed", 1, None), ("llama.cpp", 1, 8192), ("moed", 2, None), ("llama.cpp", 2, 8192)]
+        for turn, order in ((1, later[1:] + later[:1]), (2, later[2:] + later[:2]), (4, later)):
+            found = [(c.program, c.threads, c.read_ahead_kib) for c in cells.next_turn(cell, turn, rates)]
+            self.assertEqual(found, order, "another one begins")
         rates["llama.cpp, 1 thread, no repack, read-ahead 8192 KiB"] = 3
         only_best = cells.next_turn(cell, 1, rates, each_thread_count=False)
         self.assertEqual([(c.threads, c.read_ahead_kib) for c in only_best if c.program == "llama.cpp"], [(1, 8192)])
@@ -220,7 +231,7 @@ class ReportTest(InFolder):
             held = {"decode": ours, "first_token_seconds": 2.0, "experts_in_cache": 0.25, "hit_ratio": 0.5}
             self.add(self.CELL, "moed, 2 threads", turn, "", **held)
             self.add(self.CELL, self.SLOW, turn, decode=slow)
-            self.add(self.CELL, self.FAST, turn, decode=fast, first_token_seconds=3.0)
+            self.add(self.CELL, self.FAST, turn, decode=fast, first_token_seconds=3.0, read_bytes_per_second=(2 + turn) * 1e8)
         self.add("q4/ram", "llama.cpp, 2 threads, repack", 0, failed="killed by signal 9")
 
     def add(self, cell: str, contender: str, turn: int, failed: str = "", **figures: float) -> None:
@@ -249,7 +260,7 @@ class ReportTest(InFolder):
         text = report.markdown(Journal(self.folder + "/j.jsonl", None))
         for part in (
             "| q4, limit 25 % of the file, disk native | 2 | 11.0 (10.0 to 12.0) | 4.00 (3.00 to 5.00) | "
-            "2 threads, no repack, read-ahead 128 KiB | 2.75 (2.00 to 4.00) | 25% of the experts, 50% hits |",
+            "2 threads, no repack, read-ahead 128 KiB | 2.75 (2.00 to 4.00) | 25% of the experts, 50% hits | 300 MB/s |",
             "| 2.00 (2.00 to 2.00) | 3.00 (3.00 to 3.00) | 2 threads, no repack, read-ahead 128 KiB | 1.50 (1.50 to 1.50) |",
             "disk 90 MB/s |  | not possible here: no controller 'io'",
             "- q4, everything in RAM: llama.cpp, 2 threads, repack: killed by signal 9",

@@ -3,6 +3,7 @@
 import json
 import os
 import unittest
+from types import SimpleNamespace
 from typing import Any
 
 from bench.compare import CompareError
@@ -14,6 +15,7 @@ from bench.compare.spread import Spread, ratio
 from bench.compare.systems import cells, report
 from bench.compare.systems.ablations import ABLATIONS
 from bench.compare.systems.bench import Kind, hash_of, split_for_learning
+from bench.compare.systems.campaign import Plan
 from bench.compare.systems.contenders import (
     Contender,
     Known,
@@ -199,6 +201,18 @@ class CellsTest(unittest.TestCase):
         ):
             with self.assertRaisesRegex(CompareError, why):
                 cells.choose(**wrong)  # type: ignore[arg-type]
+
+
+class PlanTest(InFolder):
+    def test_another_contender_begins_each_turn(self) -> None:
+        cell = cells.Cell(25, "native", cells.QUICK_NATIVE)
+        given = SimpleNamespace(questions=[]), SimpleNamespace(learn_seconds=1, recorded_routing="")
+        plan = Plan(*given, Journal(str(self.folder / "j.jsonl"), RUN))  # type: ignore[arg-type]
+        names = ["auto", "hobbit", "fate"]
+        keys = [unit.key for unit in plan.units([cell], [contender(name) for name in names])]
+        turns = [[key.contender for key in keys if key[::3] == ("speed", turn)] for turn in range(cell.protocol.turns)]
+        self.assertEqual(turns[:2], [names, ["hobbit", "fate", "auto"]])
+        self.assertTrue(all(sorted(turn) == sorted(names) for turn in turns))
 
 
 class PromptsTest(unittest.TestCase):

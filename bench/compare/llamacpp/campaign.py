@@ -10,11 +10,10 @@ from ..journal import Figures, Journal, Key, Record
 from ..moed import Moed, check_program, fingerprint
 from ..runner import Runner, Unit
 from . import files, llama, machine, picture, report
-from .cells import DISKS, Cell, all_cells, best_settings, next_turn, quick_cells
+from .cells import DISKS, Cell, all_cells, best_settings, next_turn, quick_cells, tried_read_aheads
 from .options import GGUF, Options
 from .turn import Bench, take_turn
 
-SMALL_READ_AHEAD_KIB = 128
 SMALLEST_FILE_BYTES = 2_000_000_000  # below, a limit leaves little beside what a program needs anyway
 OTHER_SECONDS = 30  # of a turn, about, beside its decode request
 
@@ -44,12 +43,9 @@ def thread_counts() -> tuple[int, ...]:
 
 
 def choose_cells(options: Options, read_ahead: disk.ReadAhead, say: Say) -> list[Cell]:
-    read_aheads = [SMALL_READ_AHEAD_KIB]
-    if read_ahead.default_kib != SMALL_READ_AHEAD_KIB:
-        read_aheads.append(read_ahead.default_kib)
-        if not read_ahead.writable:
-            say(f"the read-ahead cannot be changed (root?): only {read_ahead.default_kib} KiB is measured")
-            read_aheads = read_aheads[1:]
+    if not read_ahead.writable:
+        say(f"the read-ahead cannot be changed (root?): only {read_ahead.default_kib} KiB is measured")
+    read_aheads = tried_read_aheads(read_ahead.default_kib, read_ahead.writable)
     cells = (quick_cells if options.quick else all_cells)(options.formats, thread_counts(), read_aheads)
     if options.best_settings:
         cells = best_settings(cells, thread_counts())

@@ -3,8 +3,11 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from ..runner import rotated
+
 MEBIBYTE = 1 << 20
 DISKS: dict[str, int | None] = {"native": None, "sata": 550_000_000, "sd": 90_000_000}  # read limit, bytes a second
+SMALL_READ_AHEADS_KIB = (128, 512, 2048)
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,11 @@ class Cell:
         return None if self.share is None else file_bytes * self.share // 100 // MEBIBYTE * MEBIBYTE
 
 
+def tried_read_aheads(default_kib: int, writable: bool) -> list[int]:
+    """Under limits, KiB: the device's own, and the small ones where it can be set."""
+    return sorted({*SMALL_READ_AHEADS_KIB, default_kib}) if writable else [default_kib]
+
+
 def contenders(limited: bool, threads: Sequence[int], read_aheads: Sequence[int]) -> Iterator[Contender]:
     """All settings. Repacked weights lie in memory beside the file, so under a limit only the file as it is can be mapped."""
     for count in threads:
@@ -106,8 +114,8 @@ QUICK = ("q4/ram", "q4/50/native", "q4/25/native", "q4/25/sata", "gguf/ram", "gg
 
 
 def best_settings(cells: Iterable[Cell], threads: Sequence[int]) -> Iterator[Cell]:
-    """The cells with moed at all threads and of llama.cpp only the settings that have been its best: repacked at all threads in
-    RAM, the first read-ahead under limits."""
+    """The cells with moed at all threads, and of llama.cpp in RAM only the setting that has been its best: repacked, all threads.
+    Which is its best under a limit the first turn shows."""
     for cell in cells:
         yield replace(cell, contenders=[c for c in cell.contenders if _has_best_setting(c, cell, threads)])
 
@@ -115,9 +123,7 @@ def best_settings(cells: Iterable[Cell], threads: Sequence[int]) -> Iterator[Cel
 def _has_best_setting(contender: Contender, cell: Cell, threads: Sequence[int]) -> bool:
     if contender.program == "moed":
         return contender.threads == threads[-1]
-    if cell.share is None:
-        return contender.repack and contender.threads == threads[-1]
-    return contender.read_ahead_kib == next(c.read_ahead_kib for c in cell.contenders if c.program == "llama.cpp")
+    return cell.share is not None or (contender.repack and contender.threads == threads[-1])
 
 
 def quick_cells(formats: Sequence[str], threads: Sequence[int], read_aheads: Sequence[int]) -> Iterator[Cell]:
@@ -126,8 +132,9 @@ def quick_cells(formats: Sequence[str], threads: Sequence[int], read_aheads: Seq
 
 
 def next_turn(cell: Cell, turn: int, decode_rates: Mapping[str, float], each_thread_count: bool = True) -> list[Contender]:
-    """Who takes part in a turn: all in the first; then both programs at each number of threads (or only at their best one), with
-    the setting that has been the fastest there so far. `decode_rates` is {contender name: median tokens a second}."""
+    """Who takes part in a turn, one after the other: all in the first; then both programs at each number of threads (or only at
+    their best one), with the setting that has been the fastest there so far. `decode_rates` is {contender name: median tokens a
+    second}."""
     if turn == 0:
         return cell.contenders
     chosen = []
@@ -139,4 +146,4 @@ def next_turn(cell: Cell, turn: int, decode_rates: Mapping[str, float], each_thr
         ]
         if contender == max(rivals, key=lambda c: decode_rates.get(c.name, 0)):
             chosen.append(contender)
-    return chosen
+    return rotated(chosen, turn)

@@ -37,8 +37,8 @@ class Options:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--quick", action="store_true", help="some cells, two turns, the settings that have been llama.cpp's best: 15 minutes")
-    add("--best-settings", action="store_true", help="all cells, but with the settings that have been the best")
+    add("--quick", action="store_true", help="some cells, two turns, with --best-settings: half an hour")
+    add("--best-settings", action="store_true", help="all cells, in RAM with the settings that have been the best")
     add("--only", metavar="PATTERN", default="", help="only lines of --list that have this in them, such as q4/25 or /ram:")
     add("--list", action="store_true", help="print all cells and contenders, and end")
     add("--report", action="store_true", help="measure nothing: print what --journal has")

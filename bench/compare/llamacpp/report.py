@@ -82,7 +82,7 @@ def ratio_text(ours: Best | None, theirs: Best | None, metric: Metric) -> str:
 
 
 def cache_text(journal: Journal, cell: str, found: Best) -> str:
-    """Beside moed's decode: how much of the experts fits its cache, hits, what share of the disk's rate it read at."""
+    """Beside moed's decode: how much of the experts fits its cache, hits, how fast it read."""
     parts = []
     names = ("experts_in_cache", "hit_ratio", "read_bytes_per_second")
     held, hits, rate = (journal.spread(cell, found.contender, name) for name in names)
@@ -93,6 +93,12 @@ def cache_text(journal: Journal, cell: str, found: Best) -> str:
     if rate is not None and held is not None and held.median < 1:
         parts.append(f"{rate.median / 1e6:.0f} MB/s read")
     return ", ".join(parts)
+
+
+def read_text(journal: Journal, cell: str, found: Best) -> str:
+    """Beside llama.cpp's decode: how fast it read. In RAM there is nothing to read."""
+    rate = journal.spread(cell, found.contender, "read_bytes_per_second")
+    return f"{rate.median / 1e6:.0f} MB/s" if rate is not None and "/ram" not in cell else ""
 
 
 def pairs(journal: Journal, cell: str, metric: Metric) -> list[tuple[str, Best | None, Best | None]]:
@@ -115,14 +121,15 @@ def table(journal: Journal, metric: Metric) -> str:
             texts = ["no result" if one is None else one.spread.text() for one in (ours, theirs)]
             setting = "" if theirs is None else theirs.contender.split(", ", 1)[1]
             row = [cell_title(cell), label, *texts, setting, ratio_text(ours, theirs, metric)]
-            rows.append(row + [cache_text(journal, cell, ours) if ours else ""] * decode)
+            read = [cache_text(journal, cell, ours) if ours else "", read_text(journal, cell, theirs) if theirs else ""]
+            rows.append(row + read * decode)
     if decode:
         last = {record.key.cell: record.not_run for record in journal.records("cell")}
-        rows += [[cell_title(cell), "", f"not possible here: {why}", *[""] * 4] for cell, why in last.items() if why]
+        rows += [[cell_title(cell), "", f"not possible here: {why}", *[""] * 5] for cell, why in last.items() if why]
     if not rows:
         return ""
     head = ["memory", "threads", f"moed, {metric.unit}", f"llama.cpp, {metric.unit}", "llama.cpp's setting", "ratio"]
-    head += ["moed's cache"] * decode
+    head += ["moed's cache", "llama.cpp reads"] * decode
     return f"### {metric.title}\n\n{table_of(head, rows)}\n"
 
 

@@ -12,7 +12,7 @@ from tools.server_process import ServerError
 from .. import Say
 from ..journal import Figures, Journal, Key, Record
 from ..moed import check_program, fingerprint
-from ..runner import Runner, Unit
+from ..runner import Runner, Unit, rotated
 from . import report
 from .bench import Bench, Kind, Texts, hash_of
 from .cells import Cell, choose, parse_bytes
@@ -121,7 +121,7 @@ class Plan:
             if cell.share not in shares:
                 units += [self._learning(cell, one) for one in contenders if one.learned]
             shares.add(cell.share)
-            units += [self._turn(cell, one, turn) for turn in range(cell.protocol.turns) for one in contenders]
+            units += [self._turn(cell, one, turn) for turn in range(cell.protocol.turns) for one in rotated(contenders, turn)]
             if not cell.read_rate and not self._options.recorded_routing:
                 units += [self._scoring(cell, one) for one in contenders]
         return units
