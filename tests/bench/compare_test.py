@@ -31,12 +31,12 @@ from tests.bench.compare_journal_test import RUN, InFolder
 
 LISTING = """presets (--preset)
   auto                 exact unless a request allows; a loss; policy learned, predictor learned, mask none, rule priced (ours)
-  edgemoe              EdgeMoE; policy edgemoe, predictor activation-path, mask none, rule widths (EdgeMoE, 3.2 to 3.4)
+  edgemoe              EdgeMoE; policy edgemoe, predictor activation-path, mask none, rule widths (EdgeMoE, III-B and III-C)
   hobbit               HOBBIT; policy hobbit, predictor stacked-gate, mask none, rule hobbit (HOBBIT)
   fate                 Fate; policy fate, predictor fate, mask none, rule fate (Fate)
   swapmoe-equal        equal slots; policy swapmoe, predictor none, mask swapmoe, rule exact, swap-slots=equal (SwapMoE)
   load-on-demand       on demand; policy lru, predictor none, mask none, rule exact (Fate's baseline)
-  load-on-demand-lru   on demand; policy lru, predictor none, mask none, rule exact (Fate's baseline)
+  load-on-demand-lru   on demand; policy lru, predictor none, mask none, rule exact (ours)
 
 policies (--policy)
   lru                  evicts the least recently used expert

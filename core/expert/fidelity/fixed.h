@@ -10,7 +10,7 @@
 namespace moed {
 
 absl::StatusOr<std::unique_ptr<FidelityRule>> MakeExactRule(const PartContext& context, const PartOptions& options);
-// At the store's last one: the quantised baselines of EdgeMoE, section 5.1.
+// At the store's last one: the quantised baselines of EdgeMoE, IV-A.
 absl::StatusOr<std::unique_ptr<FidelityRule>> MakeLowestRule(const PartContext& context, const PartOptions& options);
 
 }  // namespace moed

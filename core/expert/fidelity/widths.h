@@ -1,4 +1,4 @@
-// EdgeMoE, arXiv 2308.14352, section 3.2: expert-wise bit widths, planned offline and read from a file:
+// EdgeMoE, arXiv 2308.14352, III-B: expert-wise bit widths, planned offline and read from a file:
 //   {"model_hash": "<16 hexadecimal digits>", "precisions": [[<index into the store's formats> per expert] per MoE layer]}
 #pragma once
 
@@ -22,7 +22,7 @@ absl::StatusOr<std::any> ReadWidthsFile(const std::string& path, const StoreRead
 
 inline constexpr OptionRow kWidthsOption{.name = "widths",
                                          .help = "file with the precision of every expert (moed-plan widths writes it)",
-                                         .source = "EdgeMoE, arXiv 2308.14352, 3.2",
+                                         .source = "EdgeMoE, arXiv 2308.14352, III-B",
                                          .read = ReadWidthsFile};
 inline constexpr const OptionRow* kWidthsRuleOptions[] = {&kWidthsOption};
 
