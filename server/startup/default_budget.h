@@ -17,7 +17,7 @@ struct DefaultBudget {
   std::string reason;  // "98 % of the cgroup's limit of 4.0 GiB (/sys/fs/cgroup/x/memory.max), less 64.0 MiB"
 };
 
-// From the smallest memory limit of this process's cgroups or the machine's available memory, whichever is less. `root` stands
+// From the smallest memory limit of this process's cgroups or, where that is less, of the available memory. `root` stands
 // before every path ("" on a real machine). `others`: what programs beside the daemon need. NOT_FOUND
 // when none can be read.
 absl::StatusOr<DefaultBudget> FindDefaultBudget(const std::string& root = "", uint64_t others = 0);

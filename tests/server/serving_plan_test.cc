@@ -22,6 +22,7 @@
 #include "core/engine/prefix_cache.h"
 #include "core/engine/request_check.h"
 #include "core/expert/cache/caching_provider.h"
+#include "core/expert/routing_trace.h"
 #include "core/io/read_backend.h"
 #include "core/kernels/backend.h"
 #include "core/model/kv_pool.h"
@@ -35,6 +36,7 @@
 #include "spdlog/spdlog.h"
 #include "tests/server/counted_memory.h"
 #include "tests/system/demo_rig.h"
+#include "tests/temporary_folder.h"
 
 namespace moed {
 namespace {
@@ -99,6 +101,7 @@ const PlanCase kCases[] = {
      [](Config& c) { c.serving.kv_budget = 2 * kMiB, c.serving.kv_format = KvFormat::kF32, c.serving.max_context = 100; }},
     {"eightBits", 32 * kMiB, [](Config& c) { c.serving.kv_format = KvFormat::kQ8, c.serving.max_context = 100; }},
     {"trace", 32 * kMiB, [](Config& c) { c.trace = "trace.json", c.serving.max_context = 100; }},
+    {"recordedRouting", 32 * kMiB, [](Config& c) { c.record_routing = "trace", c.serving.max_context = 100; }},
     {"hobbit", 16 * kMiB, [](Config& c) { c.preset.preset = "hobbit", c.serving.max_context = 100; }},
     {"fate", 16 * kMiB, [](Config& c) { c.preset.preset = "fate", c.serving.max_context = 100; }},
     {"onDemand", 16 * kMiB, [](Config& c) { c.preset.preset = "load-on-demand", c.serving.max_context = 100; }},
@@ -136,8 +139,16 @@ class ServingPlanTest : public ::testing::TestWithParam<PlanCase> {
   }
 
   ServingInputs Inputs(uint64_t budget) const {
-    return {budget, config_.serving,       store_->description(), spec_, tokenizer_->memory_bytes(), chat_.chat_template.size(),
-            needs_, !config_.trace.empty()};
+    return {budget,
+            config_.serving,
+            store_->description(),
+            spec_,
+            tokenizer_->memory_bytes(),
+            chat_.chat_template.size(),
+            needs_,
+            !config_.trace.empty(),
+            std::nullopt,
+            !config_.record_routing.empty()};
   }
   uint64_t Smallest() const {
     const std::string message(PlanServing(Inputs(1)).status().message());
@@ -356,6 +367,26 @@ TEST_P(ServingPlanTest, QueuesHoldWhatIsPlanned) {
   EXPECT_EQ(Term("queues", "trace") + sizeof(Trace),
             GrowthOf([&] { trace = std::make_unique<Trace>(Clock::Real(), plan_.trace_events); }).heap);
   EXPECT_EQ(config_.trace.empty(), plan_.trace_events == 0);
+}
+
+TEST_P(ServingPlanTest, RecordedRoutingHoldsWhatIsPlanned) {
+  const uint64_t planned = Term("queues", "recorded routing");
+  if (config_.record_routing.empty()) {
+    EXPECT_EQ(planned, 0u);
+    return;
+  }
+  const TemporaryFolder folder;
+  const RoutingShape shape{store_->description().moe_layers, spec_.top_k, spec_.experts};
+  std::unique_ptr<RoutingRecorder> recorder = Must(RoutingRecorder::Create(folder / "trace", shape));
+  const std::vector<ExpertChoice> choices(static_cast<size_t>(spec_.top_k));
+  const Growth growth = GrowthOf([&] {
+    for (int sequence = 0; sequence < config_.serving.max_running; ++sequence) {
+      const TokenRouting tokens[] = {{.sequence = SequenceId(sequence), .phase = Phase::kDecode, .choices = choices}};
+      for (const LayerId layer : shape.layers) recorder->OnRouted({layer, tokens});
+    }
+  });
+  EXPECT_LE(growth.heap, planned);
+  EXPECT_GT(growth.heap, planned / 2);
 }
 
 // The template, and a conversation while a prompt is made of it, whatever takes the most memory for its bytes.
