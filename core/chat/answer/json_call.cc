@@ -49,7 +49,7 @@ CallState JsonCall::InKey(char c) {
   const std::string key = TextOfJson(token_);
   role_ = key == "name" || key == "tool_name"         ? Role::kName
           : key == "arguments" || key == "parameters" ? Role::kArguments
-          : key == "id" || key == "tool_call_id"      ? Role::kId
+          : key == "id"                               ? Role::kId
                                                       : Role::kOther;
   return Held(At::kColon);
 }

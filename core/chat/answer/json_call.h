@@ -12,8 +12,8 @@
 
 namespace moed::chat {
 
-// One such object. Arguments that come before the name are held until it has come; other keys are skipped, "id" and
-// "tool_call_id" aside.
+// One such object. Arguments that come before the name are held until it has come; other keys are skipped, "id" aside.
+// So is "tool_call_id", which counts the calls of one answer: it names none within a conversation.
 class JsonCall {
  public:
   // `known`: where given, only its tools are called. `brace_came`: the object's first byte is not put in again.

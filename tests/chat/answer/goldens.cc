@@ -168,7 +168,7 @@ const std::vector<Golden>& Goldens() {
        "<|START_THINKING|>why<|END_THINKING|><|START_ACTION|>[\n    {\"tool_call_id\": \"0\", \"tool_name\": \"get_weather\", "
        "\"parameters\": {\"place\": \"A\"}},\n    {\"tool_call_id\": \"1\", \"tool_name\": \"clock\", \"parameters\": "
        "{}}\n]<|END_ACTION|>",
-       "reasoning(why) call(get_weather, 0, {\"place\": \"A\"}) call(clock, 1, {})"},
+       "reasoning(why) call(get_weather, , {\"place\": \"A\"}) call(clock, , {})"},
       {"command", "why<|END_THINKING|><|START_TEXT|>It is 4.<|END_TEXT|>", "reasoning(why) text(It is 4.)", true},
       {"command", "<|START_RESPONSE|>It is 4.<|END_RESPONSE|>\n", "text(It is 4.)"},
 
