@@ -1,10 +1,11 @@
 // A model's answer, cut into reasoning, text and calls of tools while it arrives.
 //
 // Markers and the white space beside them go; of all else nothing is lost, repeated or changed. What opens like a call and is
-// none is text, marker included. A call begins with its name; from then on its arguments are handed out as they come, and they
-// are whole JSON exactly when the call was. Where they turn out to be none, the call ends there, incomplete, and what follows is
-// text again. An answer that ends after the marker of a call (or within a message's header) and before the call begins, loses
-// that end: nobody is to take the marker for text. So does one that was cut off within a marker.
+// none is text, marker included; a whole header of a message is not. A call begins with its name; from then on its arguments are
+// handed out as they come, and they are whole JSON exactly when the call was. Where they turn out to be none, the call ends
+// there, incomplete, and what follows is text again. An answer that ends after the marker of a call (or within a message's
+// header) and before the call begins, loses that end: nobody is to take the marker for text. So does one that was cut off within
+// a marker.
 #pragma once
 
 #include <cstdint>

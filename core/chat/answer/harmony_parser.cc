@@ -22,21 +22,25 @@ constexpr size_t kMostHeaderBytes = 1024;
 class HarmonyParser final : public AnswerParser {
  public:
   explicit HarmonyParser(const AnswerOptions& options)
-      : calls_allowed_(!ToolSchemas(options.tools).empty()), ends_({"<|end|>", "<|call|>", "<|return|>", kStart, kChannel}) {}
+      : tools_(options.tools), ends_({"<|end|>", "<|call|>", "<|return|>", kStart, kChannel}) {}
   void Add(std::string_view text, std::vector<AnswerPart>& parts) override {
     AnswerWriter out(parts, calls_);
     for (const char c : text) Put(c, out);
   }
   void End(std::vector<AnswerPart>& parts) override {
     AnswerWriter out(parts, calls_);
+    const std::string begun = ends_.Take();
+    if (at_ == At::kBeforeArguments && begun.empty()) CallWithoutBody(out);
     if (at_ == At::kBeforeHeader) Plain(held_, out);
-    Plain(ends_.Take(), out);
+    Plain(begun, out);
   }
   void CutOff(std::vector<AnswerPart>& parts) override {
     const size_t begin = held_.find_first_not_of(" \t\r\n");
     if (begin != std::string::npos && held_[begin] == '<') held_.clear();
     ends_.DropBegun();
-    End(parts);
+    AnswerWriter out(parts, calls_);
+    if (at_ == At::kBeforeHeader) Plain(held_, out);
+    Plain(ends_.Take(), out);
   }
 
  private:
@@ -54,16 +58,21 @@ class HarmonyParser final : public AnswerParser {
   void Header(char c, AnswerWriter& out);
   void EndHeader();
   void Body(char c, AnswerWriter& out);
+  void EndBody();
+  void BeforeArguments(char c, AnswerWriter& out);
+  void BeginCall(AnswerWriter& out);
+  // The message has ended: where it calls a known tool, that has no arguments.
+  void CallWithoutBody(AnswerWriter& out);
   void Arguments(char c, AnswerWriter& out);
-  // What is held was no header or no call: it is text, and so is what follows.
+  // What is held was no header: it is text, and so is what follows.
   void NoMessage(AnswerWriter& out);
   void Plain(std::string_view text, AnswerWriter& out) { reasoning_ ? out.Reasoning(text) : out.Text(text); }
 
-  const bool calls_allowed_;
+  const ToolSchemas tools_;
   int calls_ = 0;
   At at_ = At::kBeforeHeader;
   Choice first_ = Beginnings();
-  std::string held_;        // a header, or with it what follows of a call that has not begun
+  std::string held_;        // a header, or what follows it of a call that has not begun
   bool reasoning_ = false;  // the body's kind
   bool after_call_ = false;
   std::string recipient_;
@@ -81,6 +90,8 @@ void HarmonyParser::Put(char c, AnswerWriter& out) {
       return Header(c, out);
     case At::kBody:
       return Body(c, out);
+    case At::kBeforeArguments:
+      return BeforeArguments(c, out);
     default:
       return Arguments(c, out);
   }
@@ -120,8 +131,8 @@ void HarmonyParser::EndHeader() {
   after_call_ = false;
   constexpr std::string_view kFunctions = "functions.";
   if (recipient_.compare(0, kFunctions.size(), kFunctions) == 0) recipient_.erase(0, kFunctions.size());
-  at_ = calls_allowed_ && !recipient_.empty() ? At::kBeforeArguments : At::kBody;
-  if (at_ == At::kBody) held_.clear();
+  at_ = !tools_.empty() && !recipient_.empty() ? At::kBeforeArguments : At::kBody;
+  held_.clear();
 }
 
 void HarmonyParser::Body(char c, AnswerWriter& out) {
@@ -129,7 +140,10 @@ void HarmonyParser::Body(char c, AnswerWriter& out) {
   const int end = ends_.Put(c, plain);
   if (after_call_ && plain.find_first_not_of(" \t\r\n") == std::string::npos) plain.clear();
   Plain(plain, out);
-  if (end == MarkerScanner::kNone) return;
+  if (end != MarkerScanner::kNone) EndBody();
+}
+
+void HarmonyParser::EndBody() {
   const std::string marker = ends_.found();
   reasoning_ = after_call_ = false;
   if (marker == kStart || marker == kChannel) return BeginHeader(marker);
@@ -137,16 +151,38 @@ void HarmonyParser::Body(char c, AnswerWriter& out) {
   first_ = Beginnings();
 }
 
-void HarmonyParser::Arguments(char c, AnswerWriter& out) {
-  if (at_ == At::kBeforeArguments) {
-    held_ += c;
-    if (IsMarkerSpace(c) && held_.size() <= kMostHeaderBytes) return;
-    if (c != '{') return NoMessage(out);
-    held_.clear();
-    out.BeginCall(recipient_, "");
-    scanner_ = JsonScanner();
-    at_ = At::kArguments;
+void HarmonyParser::BeforeArguments(char c, AnswerWriter& out) {
+  if (ends_.Put(c, held_) != MarkerScanner::kNone) {
+    CallWithoutBody(out);
+    return EndBody();
   }
+  const size_t begin = held_.find_first_not_of(" \t\r\n");
+  if (begin == std::string::npos && held_.size() <= kMostHeaderBytes) return;
+  if (begin != std::string::npos && held_[begin] == '{') {
+    BeginCall(out);
+    return Arguments(c, out);
+  }
+  reasoning_ = false;
+  at_ = At::kBody;
+  out.Text(std::exchange(held_, {}));
+}
+
+void HarmonyParser::BeginCall(AnswerWriter& out) {
+  held_.clear();
+  out.BeginCall(recipient_, "");
+  scanner_ = JsonScanner();
+  at_ = At::kArguments;
+}
+
+void HarmonyParser::CallWithoutBody(AnswerWriter& out) {
+  if (tools_.Has(recipient_)) {
+    BeginCall(out);
+    out.Arguments("{}");
+  }
+  held_.clear();
+}
+
+void HarmonyParser::Arguments(char c, AnswerWriter& out) {
   const JsonScanner::State state = scanner_.Put(c);
   if (state != JsonScanner::State::kMalformed) out.Arguments({&c, 1});
   if (state == JsonScanner::State::kMore) return;

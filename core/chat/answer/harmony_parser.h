@@ -11,7 +11,7 @@
 namespace moed::chat {
 
 // The channel "analysis" is reasoning, every other one text. A message to somebody is a call, its recipient the tool's name
-// without "functions.".
+// without "functions.": with an object in JSON, or to one of the tools with nothing. What else stands in it is text.
 std::unique_ptr<AnswerParser> MakeHarmonyParser(const AnswerOptions& options);
 
 // As HoldMarked. An answer has one call at most, which ends it.

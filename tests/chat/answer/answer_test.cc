@@ -81,6 +81,7 @@ TEST(Answer, AMarkerThatTheLengthCutOffIsNoText) {
       {{"hermes", "1 <= 2 <th", ""}, "text(1 <= 2 <th)"},
       {{"harmony", "<|channel|>final<|message|>It is<|en", ""}, "text(It is)"},
       {{"harmony", "<|chan", ""}, ""},
+      {{"harmony", "<|channel|>commentary to=functions.clock<|message|> ", ""}, ""},
   };
   for (const auto& [golden, says] : kCut) {
     const auto parser = FormatNamed(golden.format).make({false, Tools()});

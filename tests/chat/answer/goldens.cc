@@ -219,8 +219,14 @@ const std::vector<Golden>& Goldens() {
        "reasoning(look) text(I look.) call(get_weather, , {\"place\":\"Köln\"})"},
       {"harmony", " to=functions.clock<|channel|>commentary json<|message|>{}", "call(clock, , {})"},
       {"harmony", "No channels at all", "text(No channels at all)"},
-      {"harmony", "<|channel|>commentary to=functions.clock<|message|>now<|call|>",
-       "text(<|channel|>commentary to=functions.clock<|message|>now)"},
+      {"harmony", "<|channel|>commentary to=functions.clock<|message|>now<|call|>", "text(now)"},
+      {"harmony", "<|channel|>commentary to=assistant<|message|>hello<|end|>", "text(hello)"},
+      {"harmony", "<|channel|>commentary to=functions.nobody<|message|><|call|>", ""},
+      {"harmony", "<|channel|>commentary to=functions.clock<|message|>\n<|ca", "text(<|ca)"},
+      {"harmony", "<|channel|>commentary to=functions.clock<|message|> <|call|><|start|>assistant<|channel|>final<|message|>So.",
+       "call(clock, , {}) text(So.)"},
+      {"harmony", "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant to=functions.clock<|channel|>commentary<|message|>",
+       "reasoning(Hm.) call(clock, , {})"},
 
       // Cut before the call begins.
       {"hermes", "Let me see.\n<tool_call>\n{\"name\": \"get_wea", "text(Let me see.)"},
@@ -245,8 +251,6 @@ const std::vector<Golden>& Goldens() {
       {"llama4", "[get_weather", "text([get_weather)"},
       {"lfm2", "<|tool_call_start|>[get_wea", ""},
       {"harmony", "<|channel|>commentary to=functions.get_wea", ""},
-      {"harmony", "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant to=functions.clock<|channel|>commentary<|message|>",
-       "reasoning(Hm.)"},
   };
   return kGoldens;
 }
