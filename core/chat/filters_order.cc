@@ -108,7 +108,8 @@ absl::StatusOr<Value> Extreme(Run& run, const Value& value, const Arguments& arg
 absl::StatusOr<Value> Group(Run& run, std::vector<Value> items, const Value& attribute, const Value* otherwise) {
   MOED_ASSIGN_OR_RETURN(Value name, AttributeOf(run, items[0], &attribute, otherwise));
   MOED_ASSIGN_OR_RETURN(Value list, run.NewList(std::move(items)));
-  return run.NewTuple({std::move(name), std::move(list)});
+  std::vector<Value> pair = {std::move(name), std::move(list)};
+  return run.New<Sequence>(sizeof(Sequence) + 2 * sizeof(Value), Flavor::kTuple, std::move(pair), /*is_group=*/true);
 }
 
 absl::StatusOr<Value> GroupBy(Run& run, const Value& value, const Arguments& arguments) {

@@ -39,6 +39,8 @@ class Function : public Object {
  public:
   explicit Function(std::string_view type_name = "function") : Object(Kind::kFunction), type_name_(type_name) {}
   virtual absl::StatusOr<Value> Invoke(Run& run, Call call) = 0;
+  // nullopt for a name that it does not have.
+  virtual absl::StatusOr<std::optional<Value>> Attribute(Run&, std::string_view) { return std::nullopt; }
   std::string_view type_name() const { return type_name_; }
 
  private:

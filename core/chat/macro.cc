@@ -28,15 +28,17 @@ absl::StatusOr<Value> DictOf(Run& run, const Keywords& keywords) {
   return run.NewDict(std::move(entries));
 }
 
+std::string ShownName(const MacroSyntax& macro) { return macro.name.empty() ? "None" : QuotedText(macro.name); }
+
 absl::Status CheckKeywords(const MacroSyntax& macro, const Keywords& keywords) {
   if (keywords.empty()) return absl::OkStatus();
   const bool caller =
       std::any_of(keywords.begin(), keywords.end(), [](const auto& keyword) { return keyword.first == "caller"; });
   if (caller) {
-    return InvalidArgument("macro ", QuotedText(macro.name),
+    return InvalidArgument("macro ", ShownName(macro),
                            " was invoked with two values for the special caller argument. This is most likely a bug.");
   }
-  return InvalidArgument("macro ", QuotedText(macro.name), " takes no keyword argument ", QuotedText(keywords[0].first));
+  return InvalidArgument("macro ", ShownName(macro), " takes no keyword argument ", QuotedText(keywords[0].first));
 }
 
 }  // namespace
@@ -69,7 +71,7 @@ absl::StatusOr<Value> Evaluator::CallMacro(const MacroSyntax& macro, const Scope
     MOED_ASSIGN_OR_RETURN(Value more, run_.NewTuple({rest, call.positional.end()}));
     scope->Set(kVarargsName, std::move(more));
   } else if (call.positional.size() > count) {
-    return InvalidArgument("macro ", QuotedText(macro.name), " takes not more than ", count, " argument(s)");
+    return InvalidArgument("macro ", ShownName(macro), " takes not more than ", count, " argument(s)");
   }
   for (size_t i = 0; i < count; ++i) {
     const Parameter& parameter = macro.parameters[i];
@@ -93,6 +95,20 @@ absl::StatusOr<Value> Evaluator::CallMacro(const MacroSyntax& macro, const Scope
 }
 
 absl::StatusOr<Value> Macro::Invoke(Run&, Call call) { return evaluator_.CallMacro(macro_, scope_, std::move(call)); }
+
+absl::StatusOr<std::optional<Value>> Macro::Attribute(Run& run, std::string_view name) {
+  if (name == "catch_kwargs") return Value(macro_.uses_kwargs);
+  if (name == "catch_varargs") return Value(macro_.uses_varargs);
+  if (name == "name" && macro_.name.empty()) return Value();
+  if (name == "name") return run.NewOwnText(macro_.name);
+  if (name != "arguments") return std::nullopt;
+  std::vector<Value> arguments;
+  for (const std::string& parameter : macro_.parameter_names) {
+    MOED_ASSIGN_OR_RETURN(Value argument, run.NewOwnText(parameter));
+    arguments.push_back(std::move(argument));
+  }
+  return run.NewTuple(std::move(arguments));
+}
 
 absl::StatusOr<Value> LoopFunction::Invoke(Run&, Call call) {
   if (call.positional.size() != 1 || !call.keywords.empty()) {

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <memory>
+#include <optional>
+#include <string_view>
 #include <utility>
 
 #include "core/chat/evaluator.h"
@@ -15,6 +17,7 @@ class Macro final : public Function {
   Macro(Evaluator& evaluator, const MacroSyntax& macro, ScopePointer scope)
       : Function("Macro"), evaluator_(evaluator), macro_(macro), scope_(std::move(scope)) {}
   absl::StatusOr<Value> Invoke(Run& run, Call call) override;
+  absl::StatusOr<std::optional<Value>> Attribute(Run& run, std::string_view name) override;
   const MacroSyntax& macro() const { return macro_; }
 
  private:

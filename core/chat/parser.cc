@@ -222,7 +222,6 @@ class Parser {
 
   Result ParseCall() {
     auto caller = std::make_unique<MacroSyntax>();
-    caller->name = "caller";
     const int line = tokens_.line();
     if (tokens_.IsOperator("(")) MOED_RETURN_IF_ERROR(ParseParameters(*caller));
     MOED_ASSIGN_OR_RETURN(ExpressionPtr call, expressions_.ParseExpression());

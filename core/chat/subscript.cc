@@ -23,9 +23,33 @@ absl::StatusOr<Value> NewUndefined(Run& run, Reason reason, std::string name, st
 
 bool IsPrivate(std::string_view name) { return !name.empty() && name[0] == '_'; }
 
+// Python's numbers are complex ones and, where they are whole, fractions.
+std::optional<Value> PartOfNumber(const Value& value, std::string_view name) {
+  const bool whole = value.is_whole();
+  if (name == "real" || (whole && name == "numerator")) return whole ? Value(value.as_integer()) : value;
+  if (name == "imag") return whole ? Value(Integer{0}) : Value(0.0);
+  if (whole && name == "denominator") return Value(Integer{1});
+  return std::nullopt;
+}
+
 // What Python's getattr finds; nullopt where it finds nothing.
 absl::StatusOr<std::optional<Value>> OwnAttribute(Run& run, const Value& value, std::string_view name) {
   switch (value.kind()) {
+    case Kind::kBool:
+    case Kind::kInteger:
+    case Kind::kFloat:
+      if (auto part = PartOfNumber(value, name)) return part;
+      break;
+    case Kind::kSequence:
+      if (!value.as<Sequence>().is_group) break;
+      if (name == "grouper") return value.items()[0];
+      if (name == "list") return value.items()[1];
+      break;
+    case Kind::kFunction: {
+      MOED_ASSIGN_OR_RETURN(auto found, value.as<Function>().Attribute(run, name));
+      if (found) return found;
+      break;
+    }
     case Kind::kNamespace: {
       const Value* found = value.as<Namespace>().Find(name);
       return found != nullptr ? std::optional(*found) : std::nullopt;

@@ -114,7 +114,7 @@ struct Parameter {
   ExpressionPtr otherwise;  // may be null
 };
 struct MacroSyntax {
-  std::string name;
+  std::string name;  // "" of what a {% call %} hands over
   std::vector<Parameter> parameters;
   std::vector<std::string> parameter_names;
   Body body;

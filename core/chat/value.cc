@@ -45,8 +45,8 @@ bool Value::same_object(const Value& other) const {
   return object() == other.object();
 }
 
-Sequence::Sequence(Flavor flavor, std::vector<Value> elements)
-    : Object(Kind::kSequence), flavor(flavor), items(std::move(elements)), depth(1 + DeepestOf(items)) {}
+Sequence::Sequence(Flavor flavor, std::vector<Value> elements, bool is_group)
+    : Object(Kind::kSequence), flavor(flavor), is_group(is_group), items(std::move(elements)), depth(1 + DeepestOf(items)) {}
 
 Dict::Dict(std::vector<Entry> entries) : Object(Kind::kDict) {
   const bool many = entries.size() >= kManyKeys;

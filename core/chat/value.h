@@ -126,8 +126,9 @@ enum class Flavor : uint8_t { kList, kTuple, kRange, kKeys, kValues, kItems };
 
 class Sequence final : public Object {
  public:
-  Sequence(Flavor flavor, std::vector<Value> items);
+  Sequence(Flavor flavor, std::vector<Value> items, bool is_group = false);
   const Flavor flavor;
+  const bool is_group;  // a tuple of groupby: its items are .grouper and .list
   const std::vector<Value> items;
   const int depth;  // of containers within each other; 1 for flat ones
 };
