@@ -14,11 +14,21 @@ namespace {
 constexpr Limits kLimitsOfTrial = {.steps = 1'000'000, .output_bytes = 1 << 18, .memory_bytes = 1 << 20};
 constexpr std::string_view kArgument = "moed_argument";
 constexpr std::string_view kArguments = R"({"moed_argument": "x"})";
+constexpr std::string_view kSaid = "moed_said";
+constexpr std::string_view kSaidBySystem = "moed_system";
 
 Value DictOf(std::initializer_list<std::pair<const char*, Value>> items) {
   std::vector<Dict::Entry> entries;
   for (const auto& [key, value] : items) entries.emplace_back(MakeText(key), value);
   return MakeDict(std::move(entries));
+}
+
+Value Said(const char* role, std::string_view content) {
+  return DictOf({{"role", MakeText(role)}, {"content", MakeText(std::string(content))}});
+}
+
+bool Contains(const absl::StatusOr<std::string>& text, std::string_view part) {
+  return text.ok() && text->find(part) != std::string::npos;
 }
 
 }  // namespace
@@ -28,14 +38,32 @@ absl::StatusOr<ModelTemplate> ModelTemplate::Parse(std::string_view source, std:
   MOED_ASSIGN_OR_RETURN(Value tokens, ValueFromJson(named_tokens.empty() ? "{}" : named_tokens));
   if (!tokens.is(Kind::kDict)) return InvalidArgument("the names of tokens are ", TypeName(tokens), ", expected a dict");
   ModelTemplate made(std::move(parsed), std::move(tokens));
-  made.knows_developer_ = source.find("developer") != std::string_view::npos;
+  // What shows any role, and says no word of this one, was not taught it.
+  if (source.find("developer") != std::string_view::npos) made.developer_form_ = made.TryDevelopers();
   constexpr CallForm kForms[] = {{}, {.content_is_none = true}, {.arguments_are_text = true}, {true, true}};
   const auto shown = std::ranges::find_if(kForms, [&](const CallForm& form) { return made.Shows(form); });
   if (shown != std::end(kForms)) made.call_form_ = *shown;
+  made.call_form_.text_joins_reasoning = made.TextJoinsReasoning(made.call_form_);
   return made;
 }
 
-bool ModelTemplate::Shows(const CallForm& form) const {
+absl::StatusOr<std::string> ModelTemplate::Try(std::vector<Value> messages, Value tools) const {
+  const std::vector<Dict::Entry> conversation = {{MakeText("messages"), MakeList(std::move(messages))},
+                                                 {MakeText("tools"), std::move(tools)},
+                                                 {MakeText("add_generation_prompt"), Value(true)}};
+  MOED_ASSIGN_OR_RETURN(MarkedText rendered, Render(conversation, {.limits = kLimitsOfTrial}));
+  return std::move(rendered.text);
+}
+
+DeveloperForm ModelTemplate::TryDevelopers() const {
+  const Value user = Said("user", "hi"), developer = Said("developer", kSaid);
+  const auto both = Try({Said("system", kSaidBySystem), developer, user});
+  return {.known = Contains(Try({developer, user}), kSaid),
+          .leads_alone = !Contains(both, kSaid) || !Contains(both, kSaidBySystem)};
+}
+
+absl::StatusOr<std::string> ModelTemplate::TryCall(const CallForm& form, std::string_view reasoning,
+                                                   std::string_view text) const {
   const auto dict = ValueFromJson(kArguments);
   const Value arguments = form.arguments_are_text ? MakeText(std::string(kArguments)) : *dict;
   const Value type = MakeText("function"), name = MakeText("f"), id = MakeText("abcdefghi");
@@ -43,19 +71,26 @@ bool ModelTemplate::Shows(const CallForm& form) const {
   const Value tool =
       DictOf({{"type", type}, {"function", DictOf({{"name", name}, {"description", name}, {"parameters", parameters}})}});
   const Value call = DictOf({{"type", type}, {"id", id}, {"function", DictOf({{"name", name}, {"arguments", arguments}})}});
-  const Value content = form.content_is_none ? Value() : MakeText("");
-  const Value messages =
-      MakeList({DictOf({{"role", MakeText("user")}, {"content", MakeText("hi")}}),
-                DictOf({{"role", MakeText("assistant")}, {"content", content}, {"tool_calls", MakeList({call})}}),
-                DictOf({{"role", MakeText("tool")}, {"content", MakeText("x")}, {"tool_call_id", id}, {"name", name}})});
-  const std::vector<Dict::Entry> conversation = {
-      {MakeText("messages"), messages}, {MakeText("tools"), MakeList({tool})}, {MakeText("add_generation_prompt"), Value(true)}};
-  const auto rendered = Render(conversation, {.limits = kLimitsOfTrial});
-  if (!rendered.ok()) return false;
-  const std::string& text = rendered->text;
-  if (form.arguments_are_text) return text.find(kArguments) != std::string::npos;
+  const Value content = form.content_is_none && text.empty() ? Value() : MakeText(std::string(text));
+  std::vector<Dict::Entry> answer = DictOf({{"role", MakeText("assistant")}, {"content", content}}).dict().entries();
+  if (!reasoning.empty()) {
+    const Value why = MakeText(std::string(reasoning));
+    for (const std::string_view key : kReasoningKeys) answer.emplace_back(MakeText(std::string(key)), why);
+  }
+  answer.emplace_back(MakeText("tool_calls"), MakeList({call}));
+  const Value result = DictOf({{"role", MakeText("tool")}, {"content", MakeText("x")}, {"tool_call_id", id}, {"name", name}});
+  return Try({Said("user", "hi"), MakeDict(std::move(answer)), result}, MakeList({tool}));
+}
+
+bool ModelTemplate::Shows(const CallForm& form) const {
+  const auto text = TryCall(form, "", "");
+  if (form.arguments_are_text) return Contains(text, kArguments);
   // As Python shows a dict, no model was taught.
-  return text.find(kArgument) != std::string::npos && text.find(StrCat("'", kArgument, "'")) == std::string::npos;
+  return Contains(text, kArgument) && !Contains(text, StrCat("'", kArgument, "'"));
+}
+
+bool ModelTemplate::TextJoinsReasoning(const CallForm& form) const {
+  return !TryCall(form, "why", kSaid).ok() && Contains(TryCall(form, StrCat("why\n", kSaid), ""), kSaid);
 }
 
 absl::StatusOr<MarkedText> ModelTemplate::Render(const std::vector<Dict::Entry>& conversation,

@@ -11,10 +11,20 @@
 
 namespace moed::chat {
 
+// The keys of an assistant's reasoning in a message: each template reads one of them.
+inline constexpr std::string_view kReasoningKeys[] = {"reasoning_content", "reasoning", "thinking"};
+
 // How a template wants the calls of an assistant's message; found out by trying.
 struct CallForm {
-  bool arguments_are_text = false;  // of JSON, shown as they stand; else a dict
-  bool content_is_none = false;     // where the message has calls alone; else ""
+  bool arguments_are_text = false;    // of JSON, shown as they stand; else a dict
+  bool content_is_none = false;       // where the message has calls alone; else ""
+  bool text_joins_reasoning = false;  // beside calls, where the template refuses to have both
+};
+
+// What a template makes of messages of developers; found out by trying.
+struct DeveloperForm {
+  bool known = false;       // the role; else such a message is the system's
+  bool leads_alone = true;  // one message of the system or of a developer has a place at the conversation's beginning
 };
 
 // Immutable, thread-safe.
@@ -24,21 +34,27 @@ class ModelTemplate {
   static absl::StatusOr<ModelTemplate> Parse(std::string_view source, std::string_view named_tokens);
 
   const CallForm& call_form() const { return call_form_; }
-  bool knows_developer() const { return knows_developer_; }  // the role
+  const DeveloperForm& developer_form() const { return developer_form_; }
 
   // `conversation`: what the template may name beside the tokens, which it may name anew. Errors as Template::Render.
   absl::StatusOr<MarkedText> Render(const std::vector<Dict::Entry>& conversation, const RenderOptions& options) const;
 
  private:
+  absl::StatusOr<std::string> Try(std::vector<Value> messages, Value tools = Value()) const;
+  // Of a conversation in which an assistant says this, calls a tool and gets its result.
+  absl::StatusOr<std::string> TryCall(const CallForm& form, std::string_view reasoning, std::string_view text) const;
   // Whether a call in this form is shown with its arguments.
   bool Shows(const CallForm& form) const;
+  // Whether such a message cannot have both, and shows the text where the reasoning has it.
+  bool TextJoinsReasoning(const CallForm& form) const;
+  DeveloperForm TryDevelopers() const;
 
   ModelTemplate(Template parsed, Value named_tokens) : template_(std::move(parsed)), named_tokens_(std::move(named_tokens)) {}
 
   Template template_;
   Value named_tokens_;  // a dict
   CallForm call_form_;
-  bool knows_developer_ = false;
+  DeveloperForm developer_form_;
 };
 
 }  // namespace moed::chat

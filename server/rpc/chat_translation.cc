@@ -105,20 +105,24 @@ class ConversationBuilder {
   Value Messages(google::protobuf::RepeatedPtrField<moe::v1::ChatMessage>& messages) {
     if (messages.empty()) errors_.Add("messages", "empty, at least one is needed");
     std::vector<Value> list;
-    const int first = model_.knows_developer() ? 0 : DevelopersAsSystem(messages);
+    const int first = LeadWithOne(messages);
     for (int i = first; i < messages.size() && !full_; ++i) Append(list, Message(StrCat("messages[", i, "]"), messages[i]));
     return chat::MakeList(std::move(list));
   }
 
-  // Templates have a place for one message of the system: where developers are among those that lead, all of these become the
-  // last of them, whose index is returned.
-  static int DevelopersAsSystem(google::protobuf::RepeatedPtrField<moe::v1::ChatMessage>& messages) {
+  // Where developers are among the messages of the system that lead, and the template has a place for one of these only, all
+  // become the last of them, whose index is returned.
+  int LeadWithOne(google::protobuf::RepeatedPtrField<moe::v1::ChatMessage>& messages) const {
+    const chat::DeveloperForm& form = model_.developer_form();
+    const std::string_view role = form.known ? kDeveloper : kSystem;
     const auto is_developer = [](const auto& message) { return message.role() == kDeveloper; };
     const auto rest = std::find_if_not(messages.begin(), messages.end(),
                                        [&](const auto& message) { return is_developer(message) || message.role() == kSystem; });
-    const int last = std::any_of(messages.begin(), rest, is_developer) ? static_cast<int>(rest - messages.begin()) - 1 : 0;
+    const bool joins = form.leads_alone && std::any_of(messages.begin(), rest, is_developer);
+    const int last = joins ? static_cast<int>(rest - messages.begin()) - 1 : 0;
+    if (joins) messages[last].set_role(kDeveloper.data(), kDeveloper.size());
     for (moe::v1::ChatMessage& message : messages) {
-      if (is_developer(message)) message.set_role(kSystem.data(), kSystem.size());
+      if (is_developer(message)) message.set_role(role.data(), role.size());
     }
     for (int i = 0; i < last; ++i) {
       messages[i].mutable_content()->MergeFrom(messages[i + 1].content());
@@ -140,7 +144,7 @@ class ConversationBuilder {
     Add(entries, "content", Content(field, message));
     if (!message.reasoning().empty()) {
       const Value reasoning = Text(message.mutable_reasoning());
-      for (const std::string_view key : {"reasoning_content", "reasoning", "thinking"}) Add(entries, key, reasoning);
+      for (const std::string_view key : chat::kReasoningKeys) Add(entries, key, reasoning);
     }
     if (!message.tool_calls().empty()) Add(entries, "tool_calls", Calls(field, *message.mutable_tool_calls()));
     if (!message.tool_call_id().empty()) Add(entries, "tool_call_id", Text(message.mutable_tool_call_id()));
@@ -148,26 +152,46 @@ class ConversationBuilder {
     return DictOf(std::move(entries));
   }
 
-  // The texts of its parts, a line end between two that are not empty.
+  // Read before the reasoning, which the text may join.
   Value Content(const std::string& field, moe::v1::ChatMessage& message) {
-    const bool calls_alone = message.content().empty() && !message.tool_calls().empty();
-    if (calls_alone && model_.call_form().content_is_none) return Value();
+    const chat::CallForm& form = model_.call_form();
+    const bool calls = !message.tool_calls().empty();
+    if (calls && message.content().empty() && form.content_is_none) return Value();
+    std::string text = TextOf(field, message);
+    if (calls && form.text_joins_reasoning && !text.empty() && !message.reasoning().empty()) {
+      AppendLine(*message.mutable_reasoning(), text);
+      text.clear();
+    }
+    return Text(&text);
+  }
+
+  // The texts of its parts, a line end between two that are not empty.
+  std::string TextOf(const std::string& field, moe::v1::ChatMessage& message) {
     size_t bytes = 0;
     for (int i = 0; i < message.content_size(); ++i) {
       const moe::v1::ContentPart& part = message.content(i);
       if (part.part_case() == moe::v1::ContentPart::PART_NOT_SET) errors_.Add(StrCat(field, ".content[", i, "]"), "has no text");
       bytes += part.text().size() + 1;
     }
-    if (message.content_size() == 1) return Text(message.mutable_content(0)->mutable_text());
+    if (message.content_size() == 1) return std::move(*message.mutable_content(0)->mutable_text());
     full_ |= bytes > room_;
-    if (full_) return Value();
+    if (full_) return "";
     std::string joined;
     joined.reserve(bytes);
     for (const moe::v1::ContentPart& part : message.content()) {
       if (!joined.empty() && !part.text().empty()) joined += '\n';
       joined += part.text();
     }
-    return Text(&joined);
+    return joined;
+  }
+
+  void AppendLine(std::string& text, std::string_view line) {
+    const size_t bytes = text.size() + 1 + line.size();
+    full_ |= bytes > room_;
+    if (full_) return;
+    text.reserve(bytes);
+    text += '\n';
+    text += line;
   }
 
   Value Calls(const std::string& of, google::protobuf::RepeatedPtrField<moe::v1::ToolCall>& calls) {

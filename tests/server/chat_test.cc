@@ -103,9 +103,45 @@ TEST(ChatTest, TemplatesSeeWhatHuggingFacesExpect) {
   EXPECT_EQ(ChatServer("{{ tools is none }}").Prompt(Said("x")), "True");
 }
 
-TEST(ChatTest, DevelopersAreTheSystemUnlessTheTemplateKnowsThem) {
+// As gpt-oss's template has it.
+TEST(ChatTest, TextJoinsTheReasoningWhereTheTemplateRefusesBothBesideACall) {
+  const std::string shown =
+      "{% for m in messages %}{% if refuses and m.tool_calls and m.content and m.thinking %}{{ raise_exception('not both') }}"
+      "{% endif %}[{{ m.thinking }}|{{ m.content }}|{{ m.tool_calls[0].function.arguments if m.tool_calls }}]{% endfor %}";
+  const ChatRequest request = ChatRequestOf(R"pb(
+    messages {
+      role: "assistant"
+      reasoning: "why"
+      content { text: "a" }
+      content { text: "b" }
+      tool_calls { name: "f" }
+    }
+    messages {
+      role: "assistant"
+      reasoning: "why"
+      content { text: "a" }
+    }
+    messages {
+      role: "assistant"
+      content { text: "a" }
+      tool_calls { name: "f" }
+    }
+  )pb");
+  EXPECT_EQ(ChatServer("{% set refuses = true %}" + shown).Prompt(request), "[why\na\nb||{}][why|a|][|a|{}]");
+  EXPECT_EQ(ChatServer("{% set refuses = false %}" + shown).Prompt(request), "[why|a\nb|{}][why|a|][|a|{}]");
+  const std::string drops =
+      "{% for m in messages %}{% if m.tool_calls and m.content and m.thinking %}{{ raise_exception('not both') }}"
+      "{% endif %}[{{ m.content }}]{% endfor %}";
+  EXPECT_THAT(ChatServer(drops).Prompt(request), HasSubstr("messages: not both")) << "nothing is lost in silence";
+}
+
+TEST(ChatTest, DevelopersAreTheSystemUnlessTheTemplateShowsThem) {
   const std::string shown = "{% for m in messages %}[{{ m.role }} {{ m.content }}]{% endfor %}";
-  ChatServer plain(shown), knowing(shown + "{# developer #}");
+  const std::string system_only = "{% for m in messages if m.role != 'developer' %}[{{ m.role }} {{ m.content }}]{% endfor %}";
+  const std::string first_only =
+      "{% for m in messages %}{% if loop.first or m.role not in ('system', 'developer') %}[{{ m.role }} {{ m.content }}]"
+      "{% endif %}{% endfor %}";
+  ChatServer plain(shown), knowing(shown + "{% set developer_role = 1 %}"), speaking(system_only), leading(first_only);
   const auto conversation = [](std::initializer_list<const char*> roles) {
     ChatRequest request;
     for (const char* role : roles) {
@@ -120,6 +156,13 @@ TEST(ChatTest, DevelopersAreTheSystemUnlessTheTemplateKnowsThem) {
   EXPECT_EQ(knowing.Prompt(one), "[developer 1][user 2][developer 3]");
   EXPECT_EQ(plain.Prompt(conversation({"system", "developer", "developer", "user"})), "[system 1\n2\n3][user 4]");
   EXPECT_EQ(plain.Prompt(conversation({"system", "system", "user"})), "[system 1][system 2][user 3]");
+  EXPECT_EQ(knowing.Prompt(conversation({"system", "developer", "user"})), "[system 1][developer 2][user 3]");
+  EXPECT_EQ(speaking.Prompt(one), "[system 1][user 2][system 3]");
+  EXPECT_EQ(speaking.Prompt(conversation({"system", "developer", "user"})), "[system 1\n2][user 3]");
+  EXPECT_EQ(leading.Prompt(conversation({"developer", "user"})), "[developer 1][user 2]");
+  EXPECT_EQ(leading.Prompt(conversation({"system", "developer", "user"})), "[developer 1\n2][user 3]");
+  EXPECT_EQ(leading.Prompt(conversation({"developer", "system", "user"})), "[developer 1\n2][user 3]");
+  EXPECT_EQ(leading.Prompt(conversation({"system", "user"})), "[system 1][user 2]");
 }
 
 // Whatever a user writes, only the template makes special tokens.

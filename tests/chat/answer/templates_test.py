@@ -41,9 +41,7 @@ REASONS = {"reasoning_content": "Look it up.", "thinking": "Look it up.", "reaso
 ANSWERS: dict[str, Message] = {
     "a call": assistant("", tool_calls=[call("get_weather", ARGUMENTS)]),
     "two calls": assistant("", tool_calls=[call("get_weather", ARGUMENTS, "aaaaaaaaa"), call("clock", {}, "bbbbbbbbb")]),
-    "reasoning, text and a call": assistant(
-        "I look.", tool_calls=[call("clock", {"utc": "yes"})], reasoning_content="Look it up."
-    ),
+    "reasoning, text and a call": assistant("I look.", tool_calls=[call("clock", {"utc": "yes"})], **REASONS),
     "reasoning and a call": assistant("", tool_calls=[call("clock", {"utc": "yes"})], **REASONS),
     "text": assistant("It is **12** °C."),
 }
