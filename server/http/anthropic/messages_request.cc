@@ -125,18 +125,11 @@ absl::Status ApplyOutputFormat(const Json& value, MessagesDraft& draft) {
   draft.format.set_json_schema(std::move(format.schema));
   return absl::OkStatus();
 }
-absl::Status ApplyEffort(const Json& value, MessagesDraft& draft) {
-  MOED_ASSIGN_OR_RETURN(draft.template_variables["reasoning_effort"], StringOf(value));
-  return absl::OkStatus();
-}
+absl::Status ApplyEffort(const Json& value, MessagesDraft& draft) { return ReadReasoningEffort(value, draft); }
 constexpr Parameter<MessagesDraft> kOutput[] = {{"format", ApplyOutputFormat}, {"effort", ApplyEffort}};
 absl::Status ApplyOutputConfig(const Json& value, MessagesDraft& draft) { return ReadMembers(value, kOutput, draft); }
 
-absl::Status ApplyTemplateVariables(const Json& value, MessagesDraft& draft) {
-  if (!value.is_object()) return InvalidArgument(ShownJson(value), " is no object");
-  draft.template_variables.update(value);
-  return absl::OkStatus();
-}
+absl::Status ApplyTemplateVariables(const Json& value, MessagesDraft& draft) { return ReadTemplateVariables(value, draft); }
 
 absl::Status ApplyPriority(const Json& value, MessagesDraft& draft) {
   MOED_ASSIGN_OR_RETURN(draft.priority, PriorityOf(value));
@@ -216,14 +209,8 @@ absl::StatusOr<MessagesDraft> Read(const std::string& body) {
   MOED_RETURN_IF_ERROR(ReadParameters(json, MessagesParameters(), nothing_else, draft));
   auto& messages = *draft.request.mutable_messages();
   if (messages.empty()) return InvalidArgument("messages: missing or empty");
-  if (!draft.system.empty()) {
-    moe::v1::ChatMessage system;
-    system.set_role("system");
-    system.add_content()->set_text(std::move(draft.system));
-    messages.Add(std::move(system));
-    for (int i = messages.size() - 1; i > 0; --i) messages.SwapElements(i, i - 1);
-  }
-  if (!draft.template_variables.empty()) draft.request.set_template_variables(draft.template_variables.dump());
+  if (!draft.system.empty()) BeginWithSystem(std::move(draft.system), messages);
+  SetTemplateVariables(draft);
   return draft;
 }
 

@@ -5,16 +5,14 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "server/http/api/answer.h"
 #include "server/http/api/api_error.h"
+#include "server/http/api/conversation.h"
 #include "server/http/api/parameters.h"
 
 namespace moed::http {
 
-struct MessagesDraft : AnswerOptions {
-  moe::v1::ChatRequest request;  // its messages and tools; the rest when it is sent
+struct MessagesDraft : ConversationOptions {
   std::string system;
-  Json template_variables = Json::object();
 };
 
 std::span<const Parameter<MessagesDraft>> MessagesParameters();

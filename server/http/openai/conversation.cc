@@ -13,11 +13,7 @@ absl::Status ApplyTopLogprobs(const Json& value, ConversationDraft& draft) {
   return absl::OkStatus();
 }
 
-absl::Status ApplyTemplateVariables(const Json& value, ConversationDraft& draft) {
-  if (!value.is_object()) return InvalidArgument(ShownJson(value), " is no object");
-  draft.template_variables.update(value);
-  return absl::OkStatus();
-}
+absl::Status ApplyTemplateVariables(const Json& value, ConversationDraft& draft) { return ReadTemplateVariables(value, draft); }
 
 absl::Status ApplyParallelToolCalls(const Json& value, ConversationDraft& draft) {
   MOED_ASSIGN_OR_RETURN(draft.parallel_tool_calls, BoolOf(value));
@@ -43,16 +39,10 @@ constexpr Parameter<ConversationDraft> kParameters[] = {
 
 std::span<const Parameter<ConversationDraft>> ConversationParameters() { return kParameters; }
 
-// gpt-oss' template has a variable of this name; others do not look at it.
-absl::Status ReadReasoningEffort(const Json& value, ConversationDraft& draft) {
-  MOED_ASSIGN_OR_RETURN(draft.template_variables["reasoning_effort"], StringOf(value));
-  return absl::OkStatus();
-}
-
 absl::Status FinishConversation(Layout layout, ConversationDraft& draft) {
   if (draft.allowed_tools) MOED_RETURN_IF_ERROR(KeepAllowedTools(*draft.allowed_tools, layout, draft.request));
   if (!draft.parallel_tool_calls) draft.request.mutable_tool_choice()->set_at_most_one(true);
-  if (!draft.template_variables.empty()) draft.request.set_template_variables(draft.template_variables.dump());
+  SetTemplateVariables(draft);
   return absl::OkStatus();
 }
 

@@ -8,6 +8,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "core/base/status.h"
+#include "server/http/api/conversation.h"
 #include "server/http/api/parameters.h"
 #include "server/http/api/typed_object.h"
 
@@ -236,16 +237,13 @@ absl::Status Input::Read(const Json& input) {
 }
 
 void Input::Instruct(std::string instructions) {
-  ChatMessage system;
-  system.set_role(kSystem.data(), kSystem.size());
-  system.add_content()->set_text(std::move(instructions));
-  if (!messages_.empty() && messages_.begin()->role() == kSystem) {
-    for (auto& part : *messages_.begin()->mutable_content()) *system.add_content() = std::move(part);
-    *messages_.begin() = std::move(system);
+  const bool goes_on = !messages_.empty() && messages_.begin()->role() == kSystem;
+  BeginWithSystem(std::move(instructions), messages_);
+  if (goes_on) {
+    for (auto& part : *messages_[1].mutable_content()) *messages_[0].add_content() = std::move(part);
+    messages_.DeleteSubrange(1, 1);
     return;
   }
-  messages_.Add(std::move(system));
-  for (int i = messages_.size() - 1; i > 0; --i) messages_.SwapElements(i, i - 1);
   places_.insert(places_.begin(), Place());
   instructed_ = true;
 }
