@@ -25,12 +25,12 @@ std::string ShapeJson(const RoutingShape& shape) {
 
 }  // namespace
 
-RoutingRecorder::RoutingRecorder(std::string directory, const RoutingShape& shape)
+RoutingRecorder::RoutingRecorder(std::string directory, const RoutingShape& shape, size_t piece_bytes)
     : directory_(std::move(directory)),
       shape_(shape),
       index_(shape.layers, shape.experts, 1),
       token_values_(shape.layers.size() * static_cast<size_t>(shape.top_k)),
-      piece_tokens_(std::max<size_t>(1, kPieceBytes / (token_values_ * kValueBytes + kTokenBytes))) {}
+      piece_tokens_(std::max<size_t>(1, piece_bytes / (token_values_ * kValueBytes + kTokenBytes))) {}
 
 std::string NextTraceFolder(const std::string& directory) {
   std::error_code error;
@@ -40,8 +40,8 @@ std::string NextTraceFolder(const std::string& directory) {
   }
 }
 
-absl::StatusOr<std::unique_ptr<RoutingRecorder>> RoutingRecorder::Create(const std::string& directory,
-                                                                         const RoutingShape& shape) {
+absl::StatusOr<std::unique_ptr<RoutingRecorder>> RoutingRecorder::Create(const std::string& directory, const RoutingShape& shape,
+                                                                         uint64_t budget) {
   std::error_code error;
   std::filesystem::create_directories(directory, error);
   if (error) return FailedPrecondition(directory, ": cannot be made: ", error.message());
@@ -49,7 +49,7 @@ absl::StatusOr<std::unique_ptr<RoutingRecorder>> RoutingRecorder::Create(const s
   if (std::filesystem::exists(path(kTraceIndex), error)) {
     return absl::AlreadyExistsError(StrCat(directory, ": holds a trace already; a new one needs a directory of its own"));
   }
-  std::unique_ptr<RoutingRecorder> recorder(new RoutingRecorder(directory, shape));
+  std::unique_ptr<RoutingRecorder> recorder(new RoutingRecorder(directory, shape, PieceBytes(budget)));
   recorder->experts_.open(path(shape.wide() ? kTraceExperts16 : kTraceExperts8), std::ios::binary | std::ios::trunc);
   recorder->probabilities_.open(path(kTraceProbabilities), std::ios::binary | std::ios::trunc);
   recorder->sequences_index_.open(path(kTraceIndex), std::ios::trunc);

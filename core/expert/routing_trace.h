@@ -1,6 +1,7 @@
 // Recorded routing: the files of a trace and who writes them. docs/routing-traces.md describes the format.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <fstream>
 #include <memory>
@@ -42,7 +43,9 @@ std::string NextTraceFolder(const std::string& directory);
 class RoutingRecorder {
  public:
   // Makes the directory where it does not exist. ALREADY_EXISTS for one that holds a trace.
-  static absl::StatusOr<std::unique_ptr<RoutingRecorder>> Create(const std::string& directory, const RoutingShape& shape);
+  // `budget`: the process's, of which it takes a small part.
+  static absl::StatusOr<std::unique_ptr<RoutingRecorder>> Create(const std::string& directory, const RoutingShape& shape,
+                                                                 uint64_t budget);
 
   void OnRouted(const LayerRouting& routing);
   void OnSequenceEnd(SequenceId sequence);  // or pause: what comes later is another piece
@@ -50,10 +53,10 @@ class RoutingRecorder {
   absl::Status Finish();
 
   // Of so many sequences between their beginnings and their ends.
-  static uint64_t MemoryBytes(uint64_t sequences) { return (sequences + 1) * kPieceBytes; }
+  static uint64_t MemoryBytes(uint64_t budget, uint64_t sequences) { return (sequences + 1) * PieceBytes(budget); }
 
  private:
-  static constexpr size_t kPieceBytes = 1 << 20;
+  static size_t PieceBytes(uint64_t budget) { return std::clamp<uint64_t>(budget / 1024, 16 << 10, 1 << 20); }
 
   struct Sequence {
     std::vector<TokenId> tokens;
@@ -62,7 +65,7 @@ class RoutingRecorder {
     bool whole = false;                  // no layer of the current token lacks an expert
   };
 
-  RoutingRecorder(std::string directory, const RoutingShape& shape);
+  RoutingRecorder(std::string directory, const RoutingShape& shape, size_t piece_bytes);
   void Record(int position, const TokenRouting& token);
   void Write(Sequence& sequence);
 

@@ -1,5 +1,6 @@
 #include "core/machine/control_groups.h"
 
+#include <algorithm>
 #include <fstream>
 #include <string_view>
 #include <vector>
@@ -56,6 +57,14 @@ std::optional<GroupMemory> SmallestGroupMemory(const std::string& root) {
     if (!smallest.has_value() || *limit < smallest->limit_bytes) smallest = GroupMemory{*limit, UsedBytes(group), path};
   }
   return smallest;
+}
+
+std::optional<uint64_t> MemoryLeft(const std::string& root) {
+  const std::optional<uint64_t> available = ReadMemInfo(root, "MemAvailable");
+  const std::optional<GroupMemory> group = SmallestGroupMemory(root);
+  if (!group) return available;
+  const uint64_t left = group->limit_bytes - std::min(group->used_bytes, group->limit_bytes);
+  return std::min(left, available.value_or(left));
 }
 
 std::optional<GroupProcessors> SmallestGroupProcessors(const std::string& root) {

@@ -16,6 +16,10 @@ struct GroupMemory {
 // The group with the smallest limit; nothing where none has one.
 std::optional<GroupMemory> SmallestGroupMemory(const std::string& root = "");
 
+// Bytes that this process may still take: what the machine has available, or what that group leaves, whichever is less. Nothing
+// where neither is told.
+std::optional<uint64_t> MemoryLeft(const std::string& root = "");
+
 struct GroupProcessors {
   double processors = 0;  // as much of their time as so many give: 1.5
   std::string path;       // of the quota: "/sys/fs/cgroup/x/cpu.max"

@@ -222,7 +222,7 @@ std::vector<MemoryTerm> TermsOf(const ServingInputs& in, uint64_t shares_of, con
           {"queues", "maps of experts", BytesOfMaps(store)},
           {"queues", "answers to be sent", running * answers.whole + answers.ended},
           {"queues", "trace", TraceEvents(in.trace, shares_of) * sizeof(TraceEvent)},
-          {"queues", "recorded routing", in.records_routing ? RoutingRecorder::MemoryBytes(running) : 0}};
+          {"queues", "recorded routing", in.records_routing ? RoutingRecorder::MemoryBytes(shares_of, running) : 0}};
 }
 
 MemoryNeeds MeasureNeeds(const ServingInputs& in, uint64_t shares_of, const ModelOptions& model) {

@@ -78,7 +78,7 @@ absl::Status ProviderBuilder::Open(const Dependencies& around) {
   MOED_ASSIGN_OR_RETURN(PresetParts parts, MakeParts(preset_, inputs));
   MOED_RETURN_IF_ERROR(LoadLearned(parts));
   MOED_RETURN_IF_ERROR(LoadResidency(inputs.read_first));
-  MOED_RETURN_IF_ERROR(StartRecording());
+  MOED_RETURN_IF_ERROR(StartRecording(around.memory.budget));
   inputs.recorder = recorder_.get();
   MOED_ASSIGN_OR_RETURN(provider_, BuildProvider(preset_, inputs, std::move(parts)));
   return absl::OkStatus();
@@ -199,11 +199,11 @@ absl::Status ProviderBuilder::KeepLearned(absl::FunctionRef<absl::Status(std::fu
   return absl::OkStatus();
 }
 
-absl::Status ProviderBuilder::StartRecording() {
+absl::Status ProviderBuilder::StartRecording(uint64_t budget) {
   if (config_.record_routing.empty()) return absl::OkStatus();
   const RoutingShape shape{store_.description().moe_layers, spec_.top_k, spec_.experts,
                            store_.largest_expert_bytes(kReferencePrecision)};
-  absl::StatusOr<std::unique_ptr<RoutingRecorder>> recorder = RoutingRecorder::Create(config_.record_routing, shape);
+  absl::StatusOr<std::unique_ptr<RoutingRecorder>> recorder = RoutingRecorder::Create(config_.record_routing, shape, budget);
   MOED_RETURN_IF_ERROR(Annotate(recorder.status(), "--record-routing"));
   recorder_ = *std::move(recorder);
   return absl::OkStatus();

@@ -77,7 +77,7 @@ class ProviderBuilder {
   ResidencyFile FileOfResidency() const { return {residency_, store_.model_hash()}; }
   absl::Status LoadLearned(PresetParts& parts);
   absl::Status LoadResidency(std::vector<CachedKey>& records);
-  absl::Status StartRecording();
+  absl::Status StartRecording(uint64_t budget);
   std::string BesideAnothers(const std::string& path) const;
 
   const Config& config_;

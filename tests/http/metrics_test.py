@@ -1,6 +1,6 @@
 """GET /metrics: what moed-http tells Prometheus of its requests."""
 
-import contextlib
+import os
 import re
 import subprocess
 import time
@@ -72,11 +72,8 @@ class MetricsTest(ServedTest):
 
     def test_its_own_process(self) -> None:
         with front_of(self.daemon) as front:
-            open_files = front.metric("process_open_fds")
-            with contextlib.closing(front.connection()) as kept:
-                kept.request("GET", "/healthz")
-                kept.getresponse().read()
-                self.assertGreater(front.metric("process_open_fds"), open_files)
+            open_files = len(os.listdir(f"/proc/{front.pid}/fd"))
+            self.assertAlmostEqual(front.metric("process_open_fds"), open_files, delta=3)  # connections come and go
             self.assertLess(abs(time.time() - front.metric("process_start_time_seconds")), WAIT_SECONDS)
             self.assertGreater(front.metric("process_resident_memory_bytes"), 1 << 20)
 

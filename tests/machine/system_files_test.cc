@@ -77,6 +77,20 @@ TEST_F(SystemFilesTest, MemoryOfGroups) {
   EXPECT_EQ(SmallestGroupMemory(root_)->used_bytes, 0u);
 }
 
+TEST_F(SystemFilesTest, MemoryThatIsLeft) {
+  EXPECT_EQ(MemoryLeft(root_), std::nullopt);
+  File("proc/self/cgroup", "0::/a\n");
+  File("sys/fs/cgroup/a/memory.max", "4096000\n");
+  File("sys/fs/cgroup/a/memory.current", "1024000\n");
+  EXPECT_THAT(MemoryLeft(root_), Optional(3072000u));
+  File("proc/meminfo", "MemAvailable: 1000 kB\n");
+  EXPECT_THAT(MemoryLeft(root_), Optional(1024000u)) << "others hold the rest";
+  File("proc/meminfo", "MemAvailable: 9000 kB\n");
+  EXPECT_THAT(MemoryLeft(root_), Optional(3072000u));
+  File("sys/fs/cgroup/a/memory.current", "5000000\n");
+  EXPECT_THAT(MemoryLeft(root_), Optional(0u));
+}
+
 TEST_F(SystemFilesTest, ProcessorsOfGroups) {
   File("proc/self/cgroup", "0::/a/b\n");
   File("sys/fs/cgroup/a/b/cpu.max", "max 100000\n");

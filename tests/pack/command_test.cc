@@ -161,6 +161,23 @@ TEST(PackCommandTest, EveryEncodingIsWhatItsQuantizerMakes) {
   EXPECT_NE(plan(QuantizerId::kRtn), plan(QuantizerId::kHqq));
 }
 
+// What config.json says of quantisation is no part of the spec, and decides what weights mean.
+TEST(PackCommandTest, AnotherConfigIsAnotherPack) {
+  TemporaryFolder folder;
+  TinyCheckpoint tiny = MakeTinyCheckpoint("olmoe");
+  const auto identity = [&] {
+    WriteContents(folder / "in/config.json", tiny.config.dump());
+    const auto checkpoint = Checkpoint::Open(folder / "in");
+    EXPECT_TRUE(checkpoint.ok()) << checkpoint.status();
+    return MakePlan(*checkpoint, {{Encoding{FormatId::kQ8}}, Encoding{FormatId::kQ8}})->identity;
+  };
+  tiny.Write(folder / "in");
+  const uint64_t before = identity();
+  EXPECT_EQ(identity(), before);
+  tiny.config["transformers_version"] = "5.0.0";  // which changes nothing in the spec
+  EXPECT_NE(identity(), before);
+}
+
 TEST(PackCommandTest, DryRunSaysTheExactSizeAndWritesNothing) {
   const std::string formats = "q8,q4";
   TemporaryFolder folder;

@@ -6,6 +6,8 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
+constexpr uint64_t kBudget = 1 << 30;
+
 void Route(RoutingRecorder& recorder, const RoutingShape& shape, SequenceId sequence, TokenId token,
            const std::vector<std::vector<ExpertChoice>>& layers, Phase phase = Phase::kDecode) {
   for (size_t i = 0; i < layers.size(); ++i) {
@@ -19,7 +21,7 @@ TEST(RoutingRecorder, WhatItWritesIsRead) {
     MemoryFolder folder;
     RoutingShape shape = TinyShape();
     shape.experts = experts;
-    auto recorder = RoutingRecorder::Create(folder / "trace", shape);
+    auto recorder = RoutingRecorder::Create(folder / "trace", shape, kBudget);
     ASSERT_TRUE(recorder.ok()) << recorder.status();
     const SequenceId one(1), two(2);
     const auto last = static_cast<int32_t>(experts - 1);
@@ -47,7 +49,7 @@ TEST(RoutingRecorder, WhatItWritesIsRead) {
 TEST(RoutingRecorder, LongSequencesAreWrittenInPieces) {
   MemoryFolder folder;
   const RoutingShape shape = TinyShape();
-  auto recorder = RoutingRecorder::Create(folder / "trace", shape);
+  auto recorder = RoutingRecorder::Create(folder / "trace", shape, kBudget);
   ASSERT_TRUE(recorder.ok());
   constexpr int kTokens = 20'000;
   for (int i = 0; i < kTokens; ++i)
@@ -63,7 +65,7 @@ TEST(RoutingRecorder, LongSequencesAreWrittenInPieces) {
 
 TEST(RoutingRecorder, ATraceThatWasRemovedIsMissed) {
   MemoryFolder folder;
-  auto recorder = RoutingRecorder::Create(folder / "trace", TinyShape());
+  auto recorder = RoutingRecorder::Create(folder / "trace", TinyShape(), kBudget);
   ASSERT_TRUE(recorder.ok());
   std::filesystem::remove_all(folder / "trace");
   const absl::Status finished = (*recorder)->Finish();
@@ -73,11 +75,11 @@ TEST(RoutingRecorder, ATraceThatWasRemovedIsMissed) {
 
 TEST(RoutingRecorder, NeverWritesOverATrace) {
   MemoryFolder folder;
-  ASSERT_TRUE((*RoutingRecorder::Create(folder / "trace", TinyShape()))->Finish().ok());
-  const auto again = RoutingRecorder::Create(folder / "trace", TinyShape());
+  ASSERT_TRUE((*RoutingRecorder::Create(folder / "trace", TinyShape(), kBudget))->Finish().ok());
+  const auto again = RoutingRecorder::Create(folder / "trace", TinyShape(), kBudget);
   EXPECT_EQ(again.status().code(), absl::StatusCode::kAlreadyExists);
   EXPECT_THAT(Message(again.status()), HasSubstr(folder / "trace"));
-  EXPECT_FALSE(RoutingRecorder::Create("/dev/null/trace", TinyShape()).ok());
+  EXPECT_FALSE(RoutingRecorder::Create("/dev/null/trace", TinyShape(), kBudget).ok());
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include "core/base/json_value.h"
 #include "core/base/status.h"
+#include "core/store/checksum.h"
 #include "core/tokenizer/tokenizer.h"
 #include "tools/pack/chat_settings.h"
 #include "tools/pack/checkpoint.h"
@@ -69,6 +70,8 @@ absl::StatusOr<Checkpoint> Checkpoint::OpenFolder(const std::string& folder) {
     MOED_ASSIGN_OR_RETURN(const std::string text, ReadText(path, kMaxTextBytes));
     MOED_RETURN_IF_ERROR(AddModelOptConfig(path, text, config));
   }
+  // What it says of quantisation decides what weights mean.
+  checkpoint.fingerprint_ += StrCat("config:", Checksum(config), "\n");
   const absl::StatusOr<Quantization> quantization = TakeQuantization(config);
   if (!quantization.ok()) return Annotate(quantization.status(), folder);
   const absl::StatusOr<const Family*> family = FamilyOf(config);

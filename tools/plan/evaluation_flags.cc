@@ -1,12 +1,11 @@
 #include "tools/plan/evaluation_flags.h"
 
-#include <unistd.h>
-
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <thread>
 
 #include "core/base/status.h"
+#include "core/machine/control_groups.h"
 #include "tools/pack/json_text.h"
 
 namespace moed {
@@ -21,8 +20,8 @@ int DefaultThreads() { return std::clamp(static_cast<int>(std::thread::hardware_
 uint64_t DefaultCacheBytes(const StoreDescription& store) {
   uint64_t all = 0;
   for (size_t p = 0; p < store.precisions.size(); ++p) all += AllRecordBytes(store, static_cast<Precision>(p));
-  const uint64_t memory = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
-  return std::min(all, memory / 2);
+  const uint64_t left = MemoryLeft().value_or(all), trunk = std::min(left, store.trunk_bytes);
+  return std::min(all, (left - trunk) / 2);
 }
 
 }  // namespace
@@ -45,7 +44,9 @@ void EvaluationFlags::Define(CLI::App& command) {
       .add_option("--threads", threads, StrCat("threads that compute (default: one per processor, here ", DefaultThreads(), ")"))
       ->check(CLI::Range(1, kMaxThreads))
       ->option_text(StrCat("N (1..", kMaxThreads, ")"));
-  command.add_option("--cache-mib", cache_mib, "memory for experts (default: all of them, half of the machine's at most)")
+  command
+      .add_option("--cache-mib", cache_mib,
+                  "memory for experts (default: all of them, half of what is left beside the trunk at most)")
       ->check(CLI::Range(1, 1 << 30))
       ->option_text("N");
 }

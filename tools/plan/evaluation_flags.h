@@ -19,7 +19,7 @@ struct EvaluationFlags {
   int tokens = 4096;
   int window = 256;
   int threads = 0;    // 0: one per processor
-  int cache_mib = 0;  // 0: what all experts take, half of the memory at most
+  int cache_mib = 0;  // 0: what all experts take, half of the memory that is left at most
 
   void Define(CLI::App& command);
   // Errors name the store or the text's file.

@@ -56,7 +56,7 @@ TEST(BuildProvider, EveryReadIsVerifiedWhereThatIsAskedFor) {
 TEST(BuildProvider, RecordsWhatIsRouted) {
   const MemoryFolder folder;
   const RoutingShape shape{{std::begin(kLayers), std::end(kLayers)}, kTopK, kExperts, ExpertStore::Get().record_bytes()};
-  const auto recorder = RoutingRecorder::Create(folder / "trace", shape).value();
+  const auto recorder = RoutingRecorder::Create(folder / "trace", shape, /*budget=*/1 << 30).value();
   const auto reads = MakeThreadedReadBackend("memory", StoreFile(), 1);
   ProviderInputs inputs = InputsFor(*reads, 24);
   inputs.recorder = recorder.get();
