@@ -22,6 +22,7 @@ class Steps {
   Steps(PathCounter& counter) : counter_(counter) {}
   // One token through layers 0, 1 and 2.
   void Token(std::vector<std::vector<int32_t>> experts) {
+    counter_.Begin(1);
     for (int layer = 0; layer < 3; ++layer) {
       std::vector<ExpertChoice> choices;
       for (const int32_t expert : experts[static_cast<size_t>(layer)]) choices.push_back({expert, .5f});

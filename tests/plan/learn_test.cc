@@ -26,9 +26,11 @@ class Listener final : public EvictionPolicy {
   explicit Listener(std::string& log) : log_(log) {}
   void OnToken(SequenceId, TokenId token) override { log_ += StrCat("token ", token.value(), ": "); }
   void Learn(const LayerRouting& routing) override {
-    EXPECT_EQ(routing.tokens.size(), 1u);
-    EXPECT_EQ(routing.tokens[0].phase, Phase::kDecode);
-    log_ += StrCat("layer ", routing.layer.value(), " expert ", routing.tokens[0].choices[0].expert, "; ");
+    log_ += StrCat("layer ", routing.layer.value(), routing.tokens[0].phase == Phase::kDecode ? "" : " of a source");
+    for (const TokenRouting& token : routing.tokens) {
+      log_ += token.choices.empty() ? " nobody" : StrCat(" expert ", token.choices[0].expert);
+    }
+    log_ += "; ";
   }
   void OnAccess(CachedKey, const AccessContext&) override {}
   void OnInsert(CachedKey, uint64_t) override {}
@@ -39,27 +41,50 @@ class Listener final : public EvictionPolicy {
   std::string& log_;
 };
 
-// Routed layer by layer, taught token by token.
-TEST(StepRouting, TeachesTokenByToken) {
-  StepRouting step;
-  for (const int layer : {1, 3}) {
-    const ExpertChoice first[] = {{layer, .5f}}, second[] = {{layer + 4, .5f}};
-    const TokenRouting tokens[] = {{SequenceId(1), TokenId(8), Phase::kPrefill, first},
-                                   {SequenceId(1), TokenId(9), Phase::kPrefill, second}};
-    const LayerRouting routing{LayerId(layer), tokens};
+class WindowRoutingTest : public ::testing::Test {
+ protected:
+  // The tokens from `first` on; one that chose nobody has -1.
+  static void Route(WindowRouting& routing, int layer, int first, const std::vector<int32_t>& experts) {
+    std::vector<ExpertChoice> choices;
+    for (const int32_t expert : experts) choices.push_back({expert, .5f});
+    std::vector<TokenRouting> tokens;
+    for (size_t i = 0; i < experts.size(); ++i) {
+      const auto chosen = std::span(choices).subspan(i, experts[i] < 0 ? 0 : 1);
+      tokens.push_back({SequenceId(1), TokenId(first + static_cast<int>(i)), Phase::kPrefill, chosen});
+    }
     struct NothingResident final : ResidencyView {
       bool Resident(CachedKey) const override { return false; }
       bool Loading(CachedKey) const override { return false; }
     } residents;
-    step.Resolve({routing, {}, {}, Phase::kPrefill, residents, {}}, {});
+    const LayerRouting layer_routing{LayerId(layer), tokens};
+    routing.Resolve({layer_routing, {}, {}, Phase::kPrefill, residents, {}}, {});
   }
-  std::string log;
-  Listener policy(log);
-  const auto predictor = MakePredictor("none", {}).value();
-  EXPECT_EQ(step.tokens(), 2u);
-  step.Teach(SequenceId(1), policy, *predictor);
-  EXPECT_EQ(log, "token 8: layer 1 expert 1; layer 3 expert 3; token 9: layer 1 expert 5; layer 3 expert 7; ");
-  EXPECT_EQ(step.tokens(), 0u);
+  static std::string Taught(WindowRouting& routing) {
+    std::string log;
+    Listener policy(log);
+    const auto predictor = MakePredictor("none", {}).value();
+    routing.Teach(SequenceId(1), policy, *predictor);
+    return log;
+  }
+};
+
+// Routed layer by layer, taught token by token.
+TEST_F(WindowRoutingTest, TeachesTokenByToken) {
+  WindowRouting routing(/*encoder_layers=*/0);
+  Route(routing, 1, 8, {1, 5});
+  Route(routing, 3, 8, {3, 7});
+  EXPECT_EQ(Taught(routing), "token 8: layer 1 expert 1; layer 3 expert 3; token 9: layer 1 expert 5; layer 3 expert 7; ");
+  EXPECT_EQ(Taught(routing), "");
+}
+
+TEST_F(WindowRoutingTest, TeachesAnEncodersLayersWholeAndThenTheAnswer) {
+  WindowRouting routing(/*encoder_layers=*/2);
+  Route(routing, 0, 20, {1, -1, 2});
+  Route(routing, 1, 20, {3, 4, 5});
+  Route(routing, 2, 8, {6, 7});
+  EXPECT_EQ(Taught(routing),
+            "layer 0 of a source expert 1 nobody expert 2; layer 1 of a source expert 3 expert 4 expert 5; "
+            "token 8: layer 2 expert 6; token 9: layer 2 expert 7; ");
 }
 
 class LearnCommand : public PlanRig {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
 #include <numeric>
 
 #include "nlohmann/json.hpp"
@@ -14,6 +15,7 @@
 namespace moed {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using Json = nlohmann::json;
 
@@ -83,11 +85,42 @@ TEST_F(PairsTest, WhatIsNoPairIsRefusedWithItsLine) {
   }
 }
 
-TEST_F(PairsTest, PlannersTakeThem) {
+// Sources are longer than targets, or shorter.
+TEST_F(PairsTest, PlannersTakeThemOrRefuseThem) {
+  const size_t source = golden_["prompt"].size();
+  const struct {
+    Arguments planner;
+    int exit_code;
+    std::string says;
+  } cases[] = {
+      {{"widths", "--loss-percent", "10000", "--confidence", "0"}, 0, "widths.json"},
+      {{"slots", "--budget", "40000"}, 0, "slots.json"},
+      {{"moments"}, 0, ""},
+      {{"dictionary"}, 0, "48 tokens"},
+      {{"learn"}, 0, "48 tokens"},
+      {{"hobbit"}, 1, "s.moed is an encoder-decoder"},
+      {{"fate"}, 1, "s.moed is an encoder-decoder"},
+  };
+  for (const size_t tokens : {12, 48}) {
+    ASSERT_NE(tokens, source);
+    WriteContents(text_, Pairs(std::vector<size_t>(48 / tokens, tokens)));
+    for (const auto& [planner, exit_code, says] : cases) {
+      Arguments more(planner.begin() + 1, planner.end());
+      more.emplace_back("--force");
+      const CommandResult result = RunProgram("moed-plan", Plan(planner[0], more));
+      EXPECT_EQ(result.exit_code, exit_code) << planner[0] << ", " << tokens << ": " << result.err;
+      EXPECT_THAT(result.out + result.err, HasSubstr(says)) << planner[0] << ", " << tokens;
+    }
+  }
+}
+
+TEST_F(PairsTest, AllNamesWhatIsNotMade) {
   WriteContents(text_, Pairs({12, 12, 12, 12}));
-  for (const Arguments& planner : {Arguments{"widths", "--loss-percent", "10000"}, Arguments{"dictionary"}}) {
-    const CommandResult result = RunProgram("moed-plan", Plan(planner[0], Arguments(planner.begin() + 1, planner.end())));
-    EXPECT_EQ(result.exit_code, 0) << planner[0] << ": " << result.err;
+  const CommandResult result = RunProgram("moed-plan", Plan("all", {"--shares", "50", "--loss-percent", "10000"}));
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, AllOf(HasSubstr("not made: hobbit.json"), HasSubstr("not made: fate.json")));
+  for (const char* made : {"paths", "learned", "widths.json", "slots-50.json"}) {
+    EXPECT_TRUE(std::filesystem::exists(store_ + ".plans/" + made)) << made;
   }
 }
 

@@ -72,7 +72,7 @@ class DictionaryPlanner final : public Planner {
 
   absl::Status Count(const ExpertIndex& experts, LossEvaluator& text, UnfinishedDictionary& unfinished,
                      DictionaryState& state) const {
-    PathCounter counter(experts, static_cast<size_t>(evaluation_.tokens) / 2, state.tokens, *state.paths, state.report);
+    PathCounter counter(experts, static_cast<size_t>(text.scored_tokens()) / 2, state.tokens, *state.paths, state.report);
     Progress progress("counting tokens:", static_cast<uint64_t>(text.scored_tokens()), state.tokens, stderr, Clock::Real(),
                       CountText);
     int64_t kept_nanos = Clock::Real().NowNanos();
@@ -87,6 +87,7 @@ class DictionaryPlanner final : public Planner {
         return absl::CancelledError(StrCat("interrupted; what was counted is kept in ", output_.path,
                                            ".unfinished: run the same command again to resume"));
       }
+      counter.Begin(text.WindowTokens(state.windows));
       MOED_RETURN_IF_ERROR(text.WindowNats(state.windows, counter, /*mask=*/nullptr).status());
       ++state.windows;
       state.tokens = counter.tokens();
@@ -118,7 +119,6 @@ PathCounter::PathCounter(const ExpertIndex& experts, size_t report_from, size_t 
 
 void PathCounter::Count(const LayerRouting& routing) {
   const int position = index_.Position(routing.layer);
-  if (position == 0) seen_tokens_ += routing.tokens.size();
   tokens_.Advance(position, routing, [&](const TokenRouting&, const PathKey& key, const ExpertSet& chosen) {
     if (position > 0 && seen_tokens_ > report_from_) Compare(position, key, chosen);
     paths_.Add(position, key, chosen);

@@ -31,10 +31,12 @@ struct DictionaryReport {
 // Changes nothing; counts the paths of everything that is routed.
 class PathCounter final : public FidelityRule {
  public:
-  // `paths` and `report` outlive it. From token `report_from` on, every token is estimated before it is counted; `seen` were
-  // counted before.
+  // `paths` and `report` outlive it. Windows from the one with token `report_from` on are estimated before they are counted;
+  // `seen` tokens were in those before.
   PathCounter(const ExpertIndex& experts, size_t report_from, size_t seen, ActivationPaths& paths, DictionaryReport& report);
 
+  // A window of so many tokens is routed next, beside its source's.
+  void Begin(int tokens) { seen_tokens_ += static_cast<size_t>(tokens); }
   void Resolve(const LayerDemand& demand, std::span<Action>) override { Count(demand.routing); }
   void Count(const LayerRouting& routing);
   size_t tokens() const { return seen_tokens_; }

@@ -30,8 +30,8 @@ void EvaluationFlags::Define(CLI::App& command) {
   command.add_option("STORE", store, "a packed store")->required()->option_text(" ");
   command
       .add_option("TEXT", text,
-                  "calibration text: a UTF-8 file like what will be asked of the model; for an encoder-decoder JSON lines "
-                  "{\"source\": [ids], \"target\": [ids]}")
+                  "calibration text: a UTF-8 file like what will be asked of the model; for an encoder-decoder, where it is not "
+                  "refused, JSON lines {\"source\": [ids], \"target\": [ids]}")
       ->required()
       ->option_text(" ");
   command.add_option("--tokens", tokens, "tokens of the text, from its start, that every measurement takes")
@@ -62,6 +62,13 @@ absl::StatusOr<std::unique_ptr<LossEvaluator>> EvaluationFlags::Open() const {
   absl::StatusOr<std::unique_ptr<LossEvaluator>> evaluator = LossEvaluator::Open(store, contents, options);
   if (evaluator.ok()) return evaluator;
   return absl::Status(evaluator.status().code(), StrCat(store, ", ", text, ": ", evaluator.status().message()));
+}
+
+absl::StatusOr<std::unique_ptr<LossEvaluator>> EvaluationFlags::OpenDecoder() const {
+  MOED_ASSIGN_OR_RETURN(std::unique_ptr<LossEvaluator> evaluator, Open());
+  if (!evaluator->spec().encoder) return evaluator;
+  return FailedPrecondition(store, " is an encoder-decoder, whose layers do not all see the same tokens; this plan is made ",
+                            "for decoders alone");
 }
 
 }  // namespace moed

@@ -24,6 +24,8 @@ struct EvaluationFlags {
   void Define(CLI::App& command);
   // Errors name the store or the text's file.
   absl::StatusOr<std::unique_ptr<LossEvaluator>> Open() const;
+  // For what is counted token by token through all layers. FAILED_PRECONDITION for an encoder-decoder.
+  absl::StatusOr<std::unique_ptr<LossEvaluator>> OpenDecoder() const;
 };
 
 }  // namespace moed

@@ -156,7 +156,7 @@ class FatePlanner final : public Planner {
 
   absl::Status Run() override {
     MOED_RETURN_IF_ERROR(output_.Choose(evaluation_.store));
-    MOED_ASSIGN_OR_RETURN(const std::unique_ptr<LossEvaluator> evaluator, evaluation_.Open());
+    MOED_ASSIGN_OR_RETURN(const std::unique_ptr<LossEvaluator> evaluator, evaluation_.OpenDecoder());
     const StoreReader& store = evaluator->store();
     if (store.description().precisions.size() < 2) {
       return FailedPrecondition(store.path(), " holds experts at one precision, which leaves no lower one for a prompt; ",

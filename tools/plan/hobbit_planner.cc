@@ -85,7 +85,7 @@ class HobbitPlanner final : public Planner {
       return InvalidArgument("--high ", split_.high, " and --low ", split_.low, " sum to more than 1");
     }
     MOED_RETURN_IF_ERROR(output_.Choose(evaluation_.store));
-    MOED_ASSIGN_OR_RETURN(const std::unique_ptr<LossEvaluator> text, evaluation_.Open());
+    MOED_ASSIGN_OR_RETURN(const std::unique_ptr<LossEvaluator> text, evaluation_.OpenDecoder());
     const StoreReader& store = text->store();
     if (store.description().precisions.size() < 2) {
       return FailedPrecondition(store.path(), " holds experts at one precision, which leaves no lower one for a miss; ",

@@ -58,7 +58,8 @@ class LearnPlanner final : public Planner {
     const PartContext context{.model = {.moe_layers = store.moe_layers,
                                         .experts_per_layer = store.experts_per_layer,
                                         .top_k = text.spec().top_k,
-                                        .table_bytes = kTableBytes},
+                                        .table_bytes = kTableBytes,
+                                        .encoder_layers = text.spec().encoder_layers()},
                               .hidden = text.spec().hidden,
                               .store = &text.store()};
     MOED_ASSIGN_OR_RETURN(PresetParts parts, MakePresetParts(preset, context));
@@ -99,7 +100,7 @@ class LearnPlanner final : public Planner {
       kept_nanos = Clock::Real().NowNanos();
       return SaveLearned(unfinished, Visit(/*with_windows=*/true));
     };
-    StepRouting step;
+    WindowRouting routing(text.spec().encoder_layers());
     while (windows_ < text.windows()) {
       if (Interrupted()) {
         progress.Break();
@@ -107,9 +108,9 @@ class LearnPlanner final : public Planner {
         return absl::CancelledError(
             StrCat("interrupted; what was learned is kept in ", unfinished.path, ": run the same command again to resume"));
       }
-      MOED_RETURN_IF_ERROR(text.WindowNats(windows_, step, /*mask=*/nullptr).status());
-      tokens += step.tokens();
-      step.Teach(SequenceId(static_cast<uint64_t>(++windows_)), *policy_, *predictor_);
+      MOED_RETURN_IF_ERROR(text.WindowNats(windows_, routing, /*mask=*/nullptr).status());
+      tokens += static_cast<uint64_t>(text.WindowTokens(windows_));
+      routing.Teach(SequenceId(static_cast<uint64_t>(++windows_)), *policy_, *predictor_);
       progress.Update(tokens);
       if (SecondsBetween(kept_nanos, Clock::Real().NowNanos()) >= kKeepSeconds) MOED_RETURN_IF_ERROR(keep());
     }
@@ -128,7 +129,7 @@ class LearnPlanner final : public Planner {
 
 std::unique_ptr<Planner> MakeLearnPlanner() { return std::make_unique<LearnPlanner>(); }
 
-void StepRouting::Resolve(const LayerDemand& demand, std::span<Action>) {
+void WindowRouting::Resolve(const LayerDemand& demand, std::span<Action>) {
   layers_.push_back({demand.routing.layer});
   Layer& layer = layers_.back();
   for (const TokenRouting& token : demand.routing.tokens) {
@@ -136,18 +137,48 @@ void StepRouting::Resolve(const LayerDemand& demand, std::span<Action>) {
   }
 }
 
-void StepRouting::Teach(SequenceId sequence, EvictionPolicy& policy, ExpertPredictor& predictor) {
+void WindowRouting::Teach(SequenceId sequence, EvictionPolicy& policy, ExpertPredictor& predictor) {
+  const auto encodes = [this](const Layer& layer) { return layer.layer.value() < encoder_layers_; };
+  const auto of_encoder = static_cast<size_t>(std::ranges::count_if(layers_, encodes));  // a window's first
   policy.OnSequenceStart(sequence);
   predictor.OnSequenceStart(sequence);
+  TeachSource(sequence, std::span(layers_).first(of_encoder), policy, predictor);
+  TeachAnswer(sequence, std::span(layers_).subspan(of_encoder), policy, predictor);
+  policy.OnSequenceEnd(sequence);
+  predictor.OnSequenceEnd(sequence);
+  layers_.clear();
+}
+
+TokenRouting WindowRouting::Routed(SequenceId sequence, const Layer& layer, size_t token, Phase phase) {
+  return {.sequence = sequence,
+          .token = layer.tokens[token].token,
+          .phase = phase,
+          .choices = layer.tokens[token].choices,
+          .before = token > 0 ? layer.tokens[token - 1].token : TokenId{-1}};
+}
+
+void WindowRouting::TeachSource(SequenceId sequence, std::span<const Layer> layers, EvictionPolicy& policy,
+                                ExpertPredictor& predictor) {
+  std::vector<TokenRouting> routed;
+  for (const Layer& layer : layers) {
+    routed.clear();
+    for (size_t i = 0; i < layer.tokens.size(); ++i) routed.push_back(Routed(sequence, layer, i, Phase::kPrefill));
+    const LayerRouting routing{layer.layer, routed};
+    policy.Learn(routing);
+    policy.OnRouted(routing);
+    predictor.OnRouted(routing);
+  }
+}
+
+void WindowRouting::TeachAnswer(SequenceId sequence, std::span<const Layer> layers, EvictionPolicy& policy,
+                                ExpertPredictor& predictor) {
+  const size_t tokens = layers.empty() ? 0 : layers.front().tokens.size();
   std::vector<Guess> guesses;
-  for (size_t i = 0; i < tokens(); ++i) {
-    const TokenId token = layers_.front().tokens[i].token;
-    policy.OnToken(sequence, token);
-    predictor.OnToken(sequence, token);
-    for (const Layer& layer : layers_) {
-      const TokenId before = i > 0 ? layers_.front().tokens[i - 1].token : TokenId{-1};
-      const TokenRouting routed[] = {
-          {.sequence = sequence, .token = token, .choices = layer.tokens[i].choices, .before = before}};
+  for (size_t i = 0; i < tokens; ++i) {
+    policy.OnToken(sequence, layers.front().tokens[i].token);
+    predictor.OnToken(sequence, layers.front().tokens[i].token);
+    for (const Layer& layer : layers) {
+      const TokenRouting routed[] = {Routed(sequence, layer, i, Phase::kDecode)};
       const LayerRouting routing{layer.layer, routed};
       policy.Learn(routing);
       policy.OnRouted(routing);
@@ -156,9 +187,6 @@ void StepRouting::Teach(SequenceId sequence, EvictionPolicy& policy, ExpertPredi
       predictor.Predict(sequence, layer.layer, guesses);  // it learns from what it said
     }
   }
-  policy.OnSequenceEnd(sequence);
-  predictor.OnSequenceEnd(sequence);
-  layers_.clear();
 }
 
 }  // namespace moed

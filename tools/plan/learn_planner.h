@@ -16,13 +16,15 @@ namespace moed {
 
 std::unique_ptr<Planner> MakeLearnPlanner();
 
-// Changes nothing; keeps what was routed in one step of one sequence, to show it to others token by token, as answers come.
-class StepRouting final : public FidelityRule {
+// Changes nothing; keeps what was routed of one window, to show it to others as a daemon would: an encoder's layers as they were
+// routed, the others token by token, as answers come.
+class WindowRouting final : public FidelityRule {
  public:
+  explicit WindowRouting(int encoder_layers) : encoder_layers_(encoder_layers) {}  // ExpertModelShape's
+
   void Resolve(const LayerDemand& demand, std::span<Action>) override;
   // Then forgets it. Neither has heard of the sequence before.
   void Teach(SequenceId sequence, EvictionPolicy& policy, ExpertPredictor& predictor);
-  size_t tokens() const { return layers_.empty() ? 0 : layers_.front().tokens.size(); }
 
  private:
   struct Token {
@@ -33,6 +35,12 @@ class StepRouting final : public FidelityRule {
     LayerId layer;
     std::vector<Token> tokens;
   };
+  static TokenRouting Routed(SequenceId sequence, const Layer& layer, size_t token, Phase phase);
+  static void TeachSource(SequenceId sequence, std::span<const Layer> layers, EvictionPolicy& policy, ExpertPredictor& predictor);
+  // All layers have the same tokens.
+  static void TeachAnswer(SequenceId sequence, std::span<const Layer> layers, EvictionPolicy& policy, ExpertPredictor& predictor);
+
+  const int encoder_layers_;
   std::vector<Layer> layers_;
 };
 
