@@ -15,6 +15,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using Json = nlohmann::json;
 
 class HobbitCommandTest : public PlanRig {
@@ -79,6 +80,45 @@ TEST_F(HobbitCommandTest, AllMakesEveryPlanOnce) {
   EXPECT_TRUE(std::filesystem::exists(folder + "/paths"));
   EXPECT_THAT(again.err, HasSubstr("hobbit.json is there already"));
   EXPECT_EQ(std::filesystem::last_write_time(folder + "/hobbit.json"), written);
+}
+
+TEST_F(HobbitCommandTest, AllKeepsPlansOfOneStoreTextAndSettingInAFolder) {
+  const std::string folder = store_ + ".plans/";
+  int tokens = 128;
+  std::string loss_percent = "1000";
+  const auto all = [&](const Arguments& more) {
+    Arguments arguments = {"--shares", "1", "--loss-percent", loss_percent};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return RunProgram("moed-plan", Plan("all", arguments, tokens));
+  };
+  const auto expect_refusal = [&] {
+    const CommandResult result = all({});
+    EXPECT_EQ(result.exit_code, 1);
+    EXPECT_THAT(result.err, HasSubstr("holds plans of another store, text or setting; --force replaces them"));
+  };
+  std::filesystem::create_directory(folder);
+  WriteContents(folder + "slots-7.json", "of an older version");
+  expect_refusal();
+  ASSERT_EQ(all({"--force"}).exit_code, 0);
+  EXPECT_FALSE(std::filesystem::exists(folder + "slots-7.json"));
+  loss_percent = "1001";
+  expect_refusal();
+  loss_percent = "1000";
+  tokens = 160;
+  expect_refusal();
+  tokens = 128;
+  const std::string before = FileContents(folder + "learned"), text = FileContents(text_);
+  WriteContents(text_, text.substr(text.size() / 2));
+  expect_refusal();
+  EXPECT_EQ(FileContents(folder + "learned"), before);
+
+  const CommandResult anew = all({"--force"});
+  ASSERT_EQ(anew.exit_code, 0) << anew.err;
+  EXPECT_THAT(anew.err, Not(HasSubstr("is there already")));
+  EXPECT_NE(FileContents(folder + "learned"), before);
+  const CommandResult again = all({"--force"});
+  ASSERT_EQ(again.exit_code, 0) << again.err;
+  EXPECT_THAT(again.err, HasSubstr("learned is there already")) << "the command of one that was interrupted";
 }
 
 TEST_F(HobbitCommandTest, RefusesWithWhatIsAllowed) {

@@ -4,10 +4,16 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "core/base/status.h"
+#include "core/base/version.h"
+#include "core/expert/plan_reader.h"
+#include "core/store/checksum.h"
+#include "core/store/file_write.h"
 #include "core/store/store.h"
 #include "tools/plan/evaluation_flags.h"
 
@@ -35,6 +41,7 @@ class AllPlanner final : public Planner {
     command.add_option("--loss-percent", loss_percent_, "of the widths: perplexity may grow by so much")
         ->check(CLI::Range(0.0, 1e6))
         ->option_text("P (default: 2)");
+    command.add_flag("--force", force_, "remove what the folder holds of another store, text or setting, and make it anew");
   }
 
   absl::Status Run() override {
@@ -42,7 +49,9 @@ class AllPlanner final : public Planner {
     std::error_code error;
     std::filesystem::create_directories(folder_, error);
     if (error) return InvalidArgument("--out ", folder_, ": ", error.message());
-    MOED_ASSIGN_OR_RETURN(const std::vector<Step> steps, Steps());
+    MOED_ASSIGN_OR_RETURN(const std::unique_ptr<StoreReader> store, StoreReader::Open(evaluation_.store));
+    const std::vector<Step> steps = Steps(store->description());
+    MOED_RETURN_IF_ERROR(ClaimFolder(*store, steps));
     std::vector<std::string> not_made;
     for (size_t i = 0; i < steps.size(); ++i) {
       std::fprintf(stderr, "[%zu of %zu] %s\n", i + 1, steps.size(), steps[i].file.c_str());
@@ -68,9 +77,39 @@ class AllPlanner final : public Planner {
 
   std::string PathOf(const Step& step) const { return StrCat(folder_, "/", step.file); }
 
-  absl::StatusOr<std::vector<Step>> Steps() const {
-    MOED_ASSIGN_OR_RETURN(const std::unique_ptr<StoreReader> store, StoreReader::Open(evaluation_.store));
-    const StoreDescription& description = store->description();
+  // Afterwards every plan in the folder is of this store, text and setting, and stays so.
+  absl::Status ClaimFolder(const StoreReader& store, std::span<const Step> steps) const {
+    const std::string path = folder_ + "/made_of";
+    MOED_ASSIGN_OR_RETURN(const std::string text, evaluation_.Contents());
+    const uint64_t inputs = Checksum(StrCat(Version(), "\n", store.model_hash(), "\n", Checksum(text), "\n", evaluation_.tokens,
+                                            "\n", evaluation_.window, "\n", loss_percent_));
+    const std::string made_of = StrCat(absl::Hex(inputs, absl::kZeroPad16), "\n");
+    if (ReadPlanFile(path).value_or("") == made_of) return absl::OkStatus();
+    for (const std::filesystem::path& plan : PlansThere(steps)) {
+      if (!force_) {
+        return absl::AlreadyExistsError(StrCat(folder_, " holds plans of another store, text or setting; --force replaces them"));
+      }
+      std::error_code error;
+      std::filesystem::remove(plan, error);
+      if (error) return InvalidArgument("cannot remove ", plan.string(), ": ", error.message());
+    }
+    return ReplaceFile(
+        path, [&](int fd, const std::string& partial) { return WriteAt(fd, partial, 0, std::as_bytes(std::span(made_of))); });
+  }
+
+  // Whatever shares their slots are divided for.
+  std::vector<std::filesystem::path> PlansThere(std::span<const Step> steps) const {
+    std::vector<std::filesystem::path> plans;
+    std::error_code ignored;
+    for (const auto& entry : std::filesystem::directory_iterator(folder_, ignored)) {
+      const std::string name = entry.path().filename().string();
+      const bool slots = name.starts_with("slots-") && name.ends_with(".json");
+      if (slots || std::ranges::find(steps, name, &Step::file) != steps.end()) plans.push_back(entry.path());
+    }
+    return plans;
+  }
+
+  std::vector<Step> Steps(const StoreDescription& description) const {
     std::vector<Step> steps = {{"dictionary", "paths", {}},
                                {"hobbit", "hobbit.json", {}},
                                {"fate", "fate.json", {}},
@@ -105,6 +144,7 @@ class AllPlanner final : public Planner {
 
   EvaluationFlags evaluation_;
   std::string folder_;
+  bool force_ = false;
   // What the preset keeps beside takes a little of 10, 25, 50 and 75 %.
   std::vector<int> shares_ = {8, 23, 48, 73};
   double loss_percent_ = 2;

@@ -51,8 +51,10 @@ void EvaluationFlags::Define(CLI::App& command) {
       ->option_text("N");
 }
 
+absl::StatusOr<std::string> EvaluationFlags::Contents() const { return ReadText(text, kMaxTextBytes); }
+
 absl::StatusOr<std::unique_ptr<LossEvaluator>> EvaluationFlags::Open() const {
-  MOED_ASSIGN_OR_RETURN(const std::string contents, ReadText(text, kMaxTextBytes));
+  MOED_ASSIGN_OR_RETURN(const std::string contents, Contents());
   MOED_ASSIGN_OR_RETURN(const std::unique_ptr<StoreReader> description, StoreReader::Open(store));
   LossOptions options;
   options.tokens = tokens;

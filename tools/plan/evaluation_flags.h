@@ -22,6 +22,7 @@ struct EvaluationFlags {
   int cache_mib = 0;  // 0: what all experts take, half of the memory that is left at most
 
   void Define(CLI::App& command);
+  absl::StatusOr<std::string> Contents() const;  // of the text's file
   // Errors name the store or the text's file.
   absl::StatusOr<std::unique_ptr<LossEvaluator>> Open() const;
   // For what is counted token by token through all layers. FAILED_PRECONDITION for an encoder-decoder.
