@@ -1,7 +1,6 @@
 #include "core/store/writer.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -13,6 +12,7 @@
 #include "core/base/check.h"
 #include "core/base/status.h"
 #include "core/store/coding.h"
+#include "core/store/file_lock.h"
 #include "core/store/file_write.h"
 #include "core/store/header.h"
 
@@ -45,17 +45,11 @@ absl::StatusOr<std::unique_ptr<StoreWriter>> StoreWriter::Open(const std::string
 }
 
 absl::Status StoreWriter::Lock() {
-  fd_ = open(partial_path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (fd_ < 0) return WriteError(errno, "create", partial_path_);
-  if (flock(fd_, LOCK_EX | LOCK_NB) != 0) {
-    if (errno == EWOULDBLOCK) return FailedPrecondition("another process is writing ", partial_path_);
-    return ErrnoError(errno, "cannot lock ", partial_path_);
-  }
-  // Another writer may have finished between open and lock: then this descriptor is the finished store, not to be touched.
-  struct stat locked, named;
-  if (fstat(fd_, &locked) == 0 && stat(partial_path_.c_str(), &named) == 0 && locked.st_ino == named.st_ino)
-    return absl::OkStatus();
-  return FailedPrecondition("another process was writing ", partial_path_, " and has just finished");
+  const absl::StatusOr<int> fd = OpenLocked(partial_path_);
+  if (absl::IsUnavailable(fd.status())) return FailedPrecondition("another process is writing ", partial_path_);
+  MOED_RETURN_IF_ERROR(fd.status());
+  fd_ = *fd;
+  return absl::OkStatus();
 }
 
 uint64_t StoreWriter::Identity() const {

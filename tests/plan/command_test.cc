@@ -8,11 +8,14 @@
 
 #include <cmath>
 #include <cstring>
+#include <filesystem>
+#include <iterator>
 #include <thread>
 
 #include "core/base/status.h"
 #include "core/expert/fidelity/mask.h"
 #include "core/expert/presets/preset.h"
+#include "core/store/file_lock.h"
 #include "nlohmann/json.hpp"
 #include "tests/plan/plan_rig.h"
 #include "tools/plan/loss_evaluator.h"
@@ -188,6 +191,45 @@ TEST_F(PlanCommandTest, RefusesWithWhatIsAllowed) {
   }
   WriteContents(text_, "wolf \xff\xfe");
   EXPECT_THAT(RunProgram("moed-plan", Widths()).err, AllOf(HasSubstr("text.txt"), HasSubstr("UTF-8")));
+}
+
+TEST_F(PlanCommandTest, OneProcessAtATimeMakesAFile) {
+  const auto files = [&] {
+    return std::distance(std::filesystem::directory_iterator(folder_ / ""), std::filesystem::directory_iterator());
+  };
+  const auto before = files();
+  for (const char* planner : {"widths", "dictionary", "learn", "moments"}) {
+    const std::string out = folder_ / planner;
+    auto lock = FileLock::Take(out + ".lock");
+    ASSERT_TRUE(lock.ok()) << lock.status();
+    EXPECT_TRUE(absl::IsUnavailable(FileLock::Take(out + ".lock").status()));
+    const CommandResult result = RunProgram("moed-plan", Plan(planner, {"--out", out}));
+    EXPECT_EQ(result.exit_code, 1);
+    EXPECT_THAT(result.err, HasSubstr("another process is making " + out));
+    EXPECT_EQ(files(), before + 1) << "the lock alone";
+    { const FileLock released = *std::move(lock); }
+    EXPECT_EQ(files(), before);
+  }
+  WriteContents(out_ + ".lock", "");  // of a process that was killed
+  EXPECT_EQ(RunProgram("moed-plan", Widths({"--confidence", "0"})).exit_code, 0);
+  EXPECT_EQ(files(), before + 1) << "the plan alone";
+}
+
+TEST_F(PlanCommandTest, AllStopsWhereAnotherMakesItsPlans) {
+  const std::string folder = store_ + ".plans";
+  std::filesystem::create_directory(folder);
+  const auto all = [&] { return RunProgram("moed-plan", Plan("all", {"--shares", "1"}, 128)); };
+  {
+    const auto lock = FileLock::Take(folder + "/made_of.lock");
+    const CommandResult result = all();
+    EXPECT_EQ(result.exit_code, 1);
+    EXPECT_THAT(result.err, HasSubstr("another process is making plans in " + folder));
+    EXPECT_FALSE(std::filesystem::exists(folder + "/made_of"));
+  }
+  const auto lock = FileLock::Take(folder + "/paths.lock");
+  const CommandResult result = all();
+  EXPECT_EQ(result.exit_code, 1) << "not merely named at the end";
+  EXPECT_THAT(result.err, HasSubstr("paths: another process is making"));
 }
 
 TEST(MeasuredLossesTest, KeepsThemForTheSameIdentityOnly) {

@@ -13,6 +13,7 @@
 #include "core/base/version.h"
 #include "core/expert/plan_reader.h"
 #include "core/store/checksum.h"
+#include "core/store/file_lock.h"
 #include "core/store/file_write.h"
 #include "core/store/store.h"
 #include "tools/plan/evaluation_flags.h"
@@ -51,6 +52,9 @@ class AllPlanner final : public Planner {
     if (error) return InvalidArgument("--out ", folder_, ": ", error.message());
     MOED_ASSIGN_OR_RETURN(const std::unique_ptr<StoreReader> store, StoreReader::Open(evaluation_.store));
     const std::vector<Step> steps = Steps(store->description());
+    const absl::StatusOr<FileLock> lock = FileLock::Take(folder_ + "/made_of.lock");
+    if (absl::IsUnavailable(lock.status())) return absl::UnavailableError(StrCat("another process is making plans in ", folder_));
+    MOED_RETURN_IF_ERROR(lock.status());
     MOED_RETURN_IF_ERROR(ClaimFolder(*store, steps));
     std::vector<std::string> not_made;
     for (size_t i = 0; i < steps.size(); ++i) {

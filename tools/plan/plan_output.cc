@@ -18,6 +18,10 @@ void PlanOutput::Define(CLI::App& command, std::string_view suffix) {
 
 absl::Status PlanOutput::Choose(const std::string& store) {
   if (path.empty()) path = store + suffix_;
+  absl::StatusOr<FileLock> lock = FileLock::Take(path + ".lock");
+  if (absl::IsUnavailable(lock.status())) return absl::UnavailableError(StrCat("another process is making ", path));
+  MOED_RETURN_IF_ERROR(lock.status());
+  lock_.emplace(*std::move(lock));
   std::error_code ignored;
   if (std::filesystem::exists(path, ignored) && !force) {
     return absl::AlreadyExistsError(StrCat(path, " exists already; --force replaces it"));
