@@ -1,14 +1,18 @@
 // moed-plan hobbit and moed-plan all as a user runs them, and the presets that read what they wrote.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include <filesystem>
+#include <thread>
 
 #include "core/base/status.h"
 #include "core/expert/fidelity/hobbit.h"
 #include "core/expert/presets/preset.h"
 #include "nlohmann/json.hpp"
 #include "tests/plan/plan_rig.h"
+#include "tools/plan/hobbit_unfinished.h"
+#include "tools/plan/loss_evaluator.h"
 
 namespace moed {
 namespace {
@@ -49,6 +53,59 @@ TEST_F(HobbitCommandTest, ThePresetTakesWhatWasFound) {
 TEST_F(HobbitCommandTest, KilledAndResumedItArrivesAtTheSamePlan) {
   InterruptAndResume(Plan("hobbit", {}, 2000), 24);
   EXPECT_EQ(FileContents(out_), FileContents(whole()));
+  EXPECT_FALSE(std::filesystem::exists(out_ + ".unfinished"));
+}
+
+// Interrupted early or late.
+TEST_F(HobbitCommandTest, InterruptedWhileItRoutesItGoesOnFromThere) {
+  const auto arguments = [&](const std::string& out) { return Plan("hobbit", {"--out", out}, 2000); };
+  ASSERT_EQ(RunProgram("moed-plan", arguments(whole())).exit_code, 0);
+  bool kept = false;
+  for (int yields = 2000; yields <= 64000 && !std::filesystem::exists(out_); yields *= 2) {
+    Command command("moed-plan", arguments(out_));
+    for (int i = 0; i < yields && command.Running(); ++i) std::this_thread::yield();
+    command.Signal(SIGINT);
+    const CommandResult stopped = command.Wait();
+    kept = kept || stopped.err.find("run the same command again to resume") != std::string::npos;
+    EXPECT_EQ(std::filesystem::exists(out_ + ".unfinished"), kept && stopped.exit_code != 0);
+  }
+  if (!std::filesystem::exists(out_)) {
+    const CommandResult last = RunProgram("moed-plan", arguments(out_));
+    ASSERT_EQ(last.exit_code, 0) << last.err;
+    EXPECT_EQ(last.err.find("are already routed") != std::string::npos, kept) << last.err;
+  }
+  EXPECT_EQ(FileContents(out_), FileContents(whole()));
+}
+
+TEST_F(HobbitCommandTest, WhatIsKeptOfItsRoutingIsOfItsTextAlone) {
+  const auto open = [&](int tokens) {
+    return *LossEvaluator::Open(store_, FileContents(text_), {tokens, 32, /*threads=*/1, /*cache_bytes=*/1 << 20});
+  };
+  const auto text = open(300), other = open(301);
+  const UnfinishedRouting unfinished(out_, *text);
+  HobbitRouting routing = unfinished.TakeUp();
+  EXPECT_EQ(routing.tokens(), 0u);
+  const int32_t experts[] = {3, 1};
+  const float weights[] = {.5f, .25f};
+  for (int window = 0; window < 2; ++window) {
+    for (int token = 0; token < text->WindowTokens(window); ++token) {
+      for (int layer = 0; layer < routing.layers; ++layer) AddScored(experts, weights, routing);
+    }
+    routing.sequence_ends.push_back(routing.tokens());
+  }
+  testing::internal::CaptureStderr();
+  ASSERT_TRUE(unfinished.Write(routing).ok());
+  const HobbitRouting taken = unfinished.TakeUp();
+  EXPECT_EQ(UnfinishedRouting(out_, *other).TakeUp().tokens(), 0u);
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), AllOf(HasSubstr("2 windows"), HasSubstr("starting over")));
+  EXPECT_EQ(taken.sequence_ends, routing.sequence_ends);
+  ASSERT_EQ(taken.choices.size(), routing.choices.size());
+  EXPECT_EQ(taken.choices.back().expert, 1);
+  EXPECT_EQ(taken.choices.back().before, routing.choices.back().before);
+  const CommandResult result = RunProgram("moed-plan", Plan("hobbit", {}));
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_THAT(result.err, HasSubstr("2 windows of the text are already routed"));
+  EXPECT_FALSE(std::filesystem::exists(out_ + ".unfinished"));
 }
 
 TEST_F(HobbitCommandTest, AllMakesEveryPlanOnce) {

@@ -16,6 +16,7 @@
 #include "core/store/checksum.h"
 #include "nlohmann/json.hpp"
 #include "tools/plan/evaluation_flags.h"
+#include "tools/plan/hobbit_unfinished.h"
 #include "tools/plan/loss_evaluator.h"
 #include "tools/plan/plan_output.h"
 #include "tools/plan/plan_writer.h"
@@ -27,6 +28,7 @@ namespace moed {
 namespace {
 
 constexpr uint64_t kAboutTrials = 85;
+constexpr double kKeepRoutingSeconds = 30;  // a process that is killed while it routes loses no more
 
 // Changes nothing; keeps the scores of every token's choices, layer after layer of one step.
 class ScoreCollector final : public FidelityRule {
@@ -93,7 +95,8 @@ class HobbitPlanner final : public Planner {
     }
     MOED_ASSIGN_OR_RETURN(MeasuredLosses penalties,
                           output_.OpenLosses(*text, StrCat(split_.high, " ", split_.low, " ", cache_share_)));
-    MOED_ASSIGN_OR_RETURN(const HobbitRouting routing, Route(*text));
+    const UnfinishedRouting unfinished(output_.path, *text);
+    MOED_ASSIGN_OR_RETURN(const HobbitRouting routing, Route(*text, unfinished));
     HobbitPlan plan;
     plan.thresholds = ThresholdsOfSplit(routing, split_);
     const HobbitSplit split = SplitOfThresholds(routing, plan.thresholds);
@@ -101,24 +104,33 @@ class HobbitPlanner final : public Planner {
     if (!found.ok()) return output_.Kept(found.status());
     plan.tuning = found->tuning;
     MOED_RETURN_IF_ERROR(WritePlanFile(output_.path, ToJson(plan, split, found->penalty, *text)));
+    unfinished.Remove();
     Print(plan, split, found->penalty);
     return penalties.Remove();
   }
 
  private:
-  absl::StatusOr<HobbitRouting> Route(LossEvaluator& text) const {
-    const auto layers = static_cast<int>(text.store().description().moe_layers.size());
-    HobbitRouting routing{layers, text.spec().top_k};
-    ScoreCollector collector(layers, text.spec().top_k);
-    Progress progress("routing tokens:", static_cast<uint64_t>(text.scored_tokens()), 0, stderr, Clock::Real(), CountText);
-    for (int window = 0; window < text.windows(); ++window) {
+  // The whole text; what is kept of it stays until the plan is written.
+  static absl::StatusOr<HobbitRouting> Route(LossEvaluator& text, const UnfinishedRouting& unfinished) {
+    HobbitRouting routing = unfinished.TakeUp();
+    ScoreCollector collector(routing.layers, routing.top_k);
+    Progress progress("routing tokens:", static_cast<uint64_t>(text.scored_tokens()), routing.tokens(), stderr, Clock::Real(),
+                      CountText);
+    int64_t kept_nanos = Clock::Real().NowNanos();
+    for (auto window = static_cast<int>(routing.sequence_ends.size()); window < text.windows(); ++window) {
       if (Interrupted()) {
         progress.Break();
-        return output_.Kept(absl::CancelledError("interrupted"));
+        MOED_RETURN_IF_ERROR(unfinished.Write(routing));
+        return absl::CancelledError(
+            StrCat("interrupted; what was routed is kept in ", unfinished.path(), ": run the same command again to resume"));
       }
       MOED_RETURN_IF_ERROR(text.WindowNats(window, collector, /*mask=*/nullptr).status());
       collector.MoveTo(routing);
       progress.Update(routing.tokens());
+      const bool whole = window + 1 == text.windows();
+      if (!whole && SecondsBetween(kept_nanos, Clock::Real().NowNanos()) < kKeepRoutingSeconds) continue;
+      MOED_RETURN_IF_ERROR(unfinished.Write(routing));
+      kept_nanos = Clock::Real().NowNanos();
     }
     progress.Finish();
     return routing;
@@ -136,7 +148,8 @@ class HobbitPlanner final : public Planner {
                                  .precisions = 2,
                                  .record_bytes = record_bytes,
                                  .capacity_bytes = static_cast<uint64_t>(cache_share_ * experts) * record_bytes[0]};
-    Progress progress("tunings tried:", kAboutTrials, penalties.size(), stderr, Clock::Real(), CountText);
+    Progress progress("tunings tried:", kAboutTrials, penalties.size(), stderr, Clock::Real(),
+                      CountText);
     const auto penalty = [&](const HobbitTuning& tuning) -> absl::StatusOr<double> {
       const HobbitWeights& weights = tuning.weights;
       const uint64_t configuration =
