@@ -1,6 +1,7 @@
 #include "tools/plan/hobbit_planner.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <optional>
 #include <span>
@@ -148,7 +149,7 @@ class HobbitPlanner final : public Planner {
                                  .precisions = 2,
                                  .record_bytes = record_bytes,
                                  .capacity_bytes = static_cast<uint64_t>(cache_share_ * experts) * record_bytes[0]};
-    Progress progress("tunings tried:", kAboutTrials, penalties.size(), stderr, Clock::Real(),
+    Progress progress("tunings tried:", kAboutTrials, std::min<uint64_t>(penalties.size(), kAboutTrials), stderr, Clock::Real(),
                       CountText);
     const auto penalty = [&](const HobbitTuning& tuning) -> absl::StatusOr<double> {
       const HobbitWeights& weights = tuning.weights;
