@@ -124,7 +124,7 @@ class CgroupTest(InFolder):
 
 class CellsTest(unittest.TestCase):
     def all(self) -> list[cells.Cell]:
-        return list(cells.all_cells(("q4", "q8"), (1, 2), (128, 512, 2048, 8192)))
+        return list(cells.all_cells(("q4", "q8"), (1, 2), (32, 128, 512, 8192)))
 
     def test_names_are_unique_and_every_pair_of_limit_and_disk_is_there(self) -> None:
         names = [cell.name for cell in self.all()]
@@ -149,7 +149,7 @@ class CellsTest(unittest.TestCase):
             self.assertTrue(settings)
             self.assertEqual(any(c.repack for c in settings), cell.share is None, cell.name)
             read_aheads = {c.read_ahead_kib for c in settings}
-            self.assertEqual(read_aheads, {None} if cell.share is None else {128, 512, 2048, 8192}, cell.name)
+            self.assertEqual(read_aheads, {None} if cell.share is None else {32, 128, 512, 8192}, cell.name)
 
     def test_limits_are_whole_mebibytes_below_the_share(self) -> None:
         for cell in self.all():
@@ -171,11 +171,11 @@ class CellsTest(unittest.TestCase):
         chosen = {cell.name: cell.contenders for cell in cells.best_settings(self.all(), (1, 2))}
         self.assertEqual([c.name for c in chosen["q4/ram"]], ["moed, 2 threads", "llama.cpp, 2 threads, repack"])
         limited = [(c.threads, c.read_ahead_kib) for c in chosen["q4/25/native"] if c.program == "llama.cpp"]
-        self.assertEqual(limited, [(threads, kib) for threads in (1, 2) for kib in (128, 512, 2048, 8192)])
+        self.assertEqual(limited, [(threads, kib) for threads in (1, 2) for kib in (32, 128, 512, 8192)])
 
     def test_read_aheads_are_small_ones_and_the_devices_own(self) -> None:
-        self.assertEqual(cells.tried_read_aheads(8192, True), [128, 512, 2048, 8192])
-        self.assertEqual(cells.tried_read_aheads(512, True), [128, 512, 2048])
+        self.assertEqual(cells.tried_read_aheads(8192, True), [32, 128, 512, 8192])
+        self.assertEqual(cells.tried_read_aheads(512, True), [32, 128, 512])
         self.assertEqual(cells.tried_read_aheads(8192, False), [8192], "it cannot be set")
 
     def test_a_gguf_file_has_the_cells_that_ask_about_a_format(self) -> None:

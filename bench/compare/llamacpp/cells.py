@@ -7,7 +7,7 @@ from ..runner import rotated
 
 MEBIBYTE = 1 << 20
 DISKS: dict[str, int | None] = {"native": None, "sata": 550_000_000, "sd": 90_000_000}  # read limit, bytes a second
-SMALL_READ_AHEADS_KIB = (128, 512, 2048)
+SMALL_READ_AHEADS_KIB = (32, 128, 512)
 
 
 @dataclass(frozen=True)
