@@ -13,10 +13,13 @@ def contents(path: pathlib.Path | None) -> bytes | None:
 
 
 def open_channel(options: argparse.Namespace) -> grpc.Channel:
+    # Proxies of the environment are for what is elsewhere.
+    here = options.server.startswith(("unix:", "localhost:", "127.", "[::1]:"))
+    settings = [("grpc.enable_http_proxy", 0)] if here else []
     if not options.tls_ca:
-        return grpc.insecure_channel(options.server)
+        return grpc.insecure_channel(options.server, settings)
     credentials = grpc.ssl_channel_credentials(contents(options.tls_ca), contents(options.tls_key), contents(options.tls_cert))
-    return grpc.secure_channel(options.server, credentials)
+    return grpc.secure_channel(options.server, credentials, settings)
 
 
 def main() -> None:

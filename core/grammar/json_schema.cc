@@ -140,14 +140,10 @@ bool IsOfLength(std::string_view utf8, int least, int most) {
   return length >= least && (most == kNoMost || length <= most);
 }
 
-// What its keywords are about.
-const char* TypeOfKeywords(const Json& schema) {
-  const auto any = [&](std::initializer_list<const char*> names) {
-    return std::any_of(names.begin(), names.end(), [&](const char* name) { return schema.contains(name); });
-  };
-  if (any({"properties", "required", "additionalProperties", "propertyNames", "patternProperties"})) return "object";
-  if (any({"items", "prefixItems", "minItems", "maxItems", "uniqueItems"})) return "array";
-  return any({"pattern", "minLength", "maxLength", "format"}) ? "string" : "number";
+// What its keywords are about, of which it has one.
+std::string AboutType(const Json& schema) {
+  const std::string_view type = TypeOfKeywords([&](std::string_view keyword) { return schema.contains(keyword); });
+  return std::string(type.empty() ? "number" : type);
 }
 
 absl::StatusOr<Pc> Compiler::Build(std::string_view pointer, Pc next) {
@@ -209,7 +205,7 @@ absl::StatusOr<Pc> Compiler::Body(const Json& schema, const std::string& path, i
   if (schema.contains("const") || schema.contains("enum")) return Values(schema, path);
   if (!Asserts(schema)) return json_.AnyValue(kReturn);
   MOED_ASSIGN_OR_RETURN(std::set<std::string> types, Types(schema, path));
-  if (!schema.contains("type")) types = {TypeOfKeywords(schema)};
+  if (!schema.contains("type")) types = {AboutType(schema)};
   std::vector<Pc> parts;
   for (const std::string& type : types) {
     MOED_ASSIGN_OR_RETURN(const Pc part, OfType(type, schema, path, depth));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <utility>
@@ -125,10 +126,33 @@ absl::StatusOr<Json> BothValues(const std::string& name, Json one, const Json& o
 // Of an object by its name, of an array by its index. Null where there is none.
 const Json* Member(const Json& value, const std::string& name) {
   if (value.is_object()) return value.contains(name) ? &value[name] : nullptr;
-  size_t index = 0;
-  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), index);
-  const bool is_index = error == std::errc() && end == name.data() + name.size() && (name == "0" || name[0] != '0');
-  return value.is_array() && is_index && index < value.size() ? &value[index] : nullptr;
+  const auto index = IndexOf(name, value.is_array() ? value.size() : 0);
+  return index ? &value[*index] : nullptr;
+}
+
+// The steps of "/$defs/x". Nullopt where it is no pointer.
+std::optional<std::vector<std::string>> StepsOfPointer(std::string_view pointer) {
+  std::vector<std::string> steps;
+  while (!pointer.empty()) {
+    if (pointer.front() != '/') return std::nullopt;
+    const size_t end = std::min(pointer.find('/', 1), pointer.size());
+    std::string& name = steps.emplace_back();
+    for (size_t i = 1; i < end; ++i) {
+      const bool escaped = pointer[i] == '~' && i + 1 < end && (pointer[i + 1] == '0' || pointer[i + 1] == '1');
+      name += escaped ? (pointer[++i] == '0' ? '~' : '/') : pointer[i];
+    }
+    pointer.remove_prefix(end);
+  }
+  return steps;
+}
+
+const Json* AtSteps(const Json& root, const std::optional<std::vector<std::string>>& steps) {
+  if (!steps) return nullptr;
+  const Json* at = &root;
+  for (const std::string& step : *steps) {
+    if (at != nullptr) at = Member(*at, step);
+  }
+  return at;
 }
 
 // Nullopt where a "%" begins no byte.
@@ -221,33 +245,37 @@ absl::StatusOr<Json> Both(Json one, const Json& other, const std::string& path, 
   return one;
 }
 
-const Json* AtPointer(const Json& root, std::string_view pointer) {
-  const Json* at = &root;
-  while (at != nullptr && !pointer.empty()) {
-    if (pointer.front() != '/') return nullptr;
-    const size_t end = std::min(pointer.find('/', 1), pointer.size());
-    std::string name;
-    for (size_t i = 1; i < end; ++i) {
-      const bool escaped = pointer[i] == '~' && i + 1 < end && (pointer[i + 1] == '0' || pointer[i + 1] == '1');
-      name += escaped ? (pointer[++i] == '0' ? '~' : '/') : pointer[i];
-    }
-    pointer.remove_prefix(end);
-    at = Member(*at, name);
-  }
-  return at;
+std::string_view TypeOfKeywords(absl::FunctionRef<bool(std::string_view keyword)> has) {
+  const auto any = [&](std::initializer_list<std::string_view> names) { return std::ranges::any_of(names, has); };
+  if (any({"properties", "required", "additionalProperties", "propertyNames", "patternProperties"})) return "object";
+  if (any({"items", "prefixItems", "minItems", "maxItems", "uniqueItems"})) return "array";
+  if (any({"pattern", "minLength", "maxLength", "format"})) return "string";
+  return any({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"}) ? "number" : "";
 }
 
-const Json* Referred(const Json& root, std::string_view reference) {
-  if (root.is_object() && root.contains("$id") && root["$id"].is_string()) {
-    const std::string_view id = root["$id"].get_ref<const std::string&>();
-    const std::string_view base = id.substr(0, id.find('#'));
-    const bool is_own = reference.starts_with(base);
-    if (is_own && reference.size() == base.size()) return &root;
-    if (is_own && reference[base.size()] == '#') reference.remove_prefix(base.size());
+std::optional<size_t> IndexOf(std::string_view step, size_t count) {
+  size_t index = 0;
+  const auto [end, error] = std::from_chars(step.data(), step.data() + step.size(), index);
+  const bool is_index = error == std::errc() && end == step.data() + step.size() && (step == "0" || step[0] != '0');
+  return is_index && index < count ? std::optional(index) : std::nullopt;
+}
+
+std::optional<std::vector<std::string>> StepsOf(std::string_view id, std::string_view reference) {
+  const std::string_view base = id.substr(0, id.find('#'));
+  if (!id.empty() && reference.starts_with(base)) {
+    if (reference.size() == base.size()) return std::vector<std::string>();
+    if (reference[base.size()] == '#') reference.remove_prefix(base.size());
   }
-  if (!reference.starts_with('#')) return nullptr;
+  if (!reference.starts_with('#')) return std::nullopt;
   const auto pointer = PercentDecoded(reference.substr(1));
-  return pointer ? AtPointer(root, *pointer) : nullptr;
+  return pointer ? StepsOfPointer(*pointer) : std::nullopt;
+}
+
+const Json* AtPointer(const Json& root, std::string_view pointer) { return AtSteps(root, StepsOfPointer(pointer)); }
+
+const Json* Referred(const Json& root, std::string_view reference) {
+  const bool has_id = root.is_object() && root.contains("$id") && root["$id"].is_string();
+  return AtSteps(root, StepsOf(has_id ? std::string_view(root["$id"].get_ref<const std::string&>()) : "", reference));
 }
 
 }  // namespace moed::grammar

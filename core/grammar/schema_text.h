@@ -2,9 +2,12 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 
 namespace moed::grammar {
@@ -40,9 +43,18 @@ class JoiningWork {
 // the keywords that are supported.
 absl::StatusOr<Json> Both(Json one, const Json& other, const std::string& path, JoiningWork& work);
 
+// What a schema without a type is about: "object", "array", "string" or "number"; "" where no keyword says so. `has`: whether it
+// has one.
+std::string_view TypeOfKeywords(absl::FunctionRef<bool(std::string_view keyword)> has);
+
+// The names and indexes that lead to what is referred to as "#/$defs/x", percent-encoded or not, or as `id` with such an end:
+// that of the root, "" where it has none. Nullopt for a reference that leads elsewhere.
+std::optional<std::vector<std::string>> StepsOf(std::string_view id, std::string_view reference);
+// The element of an array with `count` that a step names. Nullopt where it names none.
+std::optional<size_t> IndexOf(std::string_view step, size_t count);
 // What is at "/$defs/x". Null where nothing is.
 const Json* AtPointer(const Json& root, std::string_view pointer);
-// The schema at "#/$defs/x", percent-encoded or not, or at the root's own "$id" with such an end. Null where there is none.
+// What is where StepsOf lead. Null where nothing is.
 const Json* Referred(const Json& root, std::string_view reference);
 
 }  // namespace moed::grammar

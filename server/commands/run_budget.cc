@@ -36,9 +36,10 @@ absl::StatusOr<RunBudget> PlanRun(const Config& config) {
   MOED_ASSIGN_OR_RETURN(const std::unique_ptr<ProviderBuilder> experts,
                         ProviderBuilder::Choose(config, *model.store, model.spec));
   MOED_ASSIGN_OR_RETURN(const DefaultBudget budget, ChooseBudget(config.memory_budget));
-  MOED_ASSIGN_OR_RETURN(const ServingPlan plan,
-                        PlanServing({budget.bytes, config.serving, description, model.spec, model.tokenizer->memory_bytes(),
-                                     template_bytes, experts->Needs(), !config.trace.empty()}));
+  MOED_ASSIGN_OR_RETURN(
+      const ServingPlan plan,
+      PlanServing({budget.bytes, config.serving, description, model.spec, model.tokenizer->memory_bytes(), template_bytes,
+                   experts->Needs(), !config.trace.empty(), std::nullopt, !config.record_routing.empty()}));
   const std::string table = plan.memory.Table();
   return RunBudget{
       .bytes = budget.bytes,

@@ -1,9 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <signal.h>
 
 #include <filesystem>
-#include <thread>
 
 #include "core/base/status.h"
 #include "core/store/store.h"
@@ -100,16 +98,7 @@ TEST_F(DictionaryCommand, InterruptedAndResumedItIsTheSameDictionary) {
   ASSERT_EQ(whole.exit_code, 0) << whole.err;
   EXPECT_THAT(whole.err, HasSubstr("counting tokens:"));
   // Earlier and later in its work; what ends before it can be interrupted has left nothing to resume.
-  bool kept = false;
-  for (int yields = 2000; yields <= 64000 && !std::filesystem::exists(out_); yields *= 2) {
-    Command command("moed-plan", arguments(out_));
-    for (int i = 0; i < yields && command.Running(); ++i) std::this_thread::yield();
-    command.Signal(SIGINT);
-    const CommandResult stopped = command.Wait();
-    EXPECT_EQ(stopped.exit_code == 0, std::filesystem::exists(out_));
-    kept = kept || stopped.err.find("run the same command again to resume") != std::string::npos;
-    EXPECT_EQ(std::filesystem::exists(out_ + ".unfinished"), kept && stopped.exit_code != 0);
-  }
+  const bool kept = InterruptOften(arguments(out_));
   if (!std::filesystem::exists(out_)) {
     const CommandResult last = RunProgram("moed-plan", arguments(out_));
     ASSERT_EQ(last.exit_code, 0) << last.err;

@@ -1,10 +1,8 @@
 // moed-plan hobbit and moed-plan all as a user runs them, and the presets that read what they wrote.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <signal.h>
 
 #include <filesystem>
-#include <thread>
 
 #include "core/base/status.h"
 #include "core/expert/fidelity/hobbit.h"
@@ -60,15 +58,7 @@ TEST_F(HobbitCommandTest, KilledAndResumedItArrivesAtTheSamePlan) {
 TEST_F(HobbitCommandTest, InterruptedWhileItRoutesItGoesOnFromThere) {
   const auto arguments = [&](const std::string& out) { return Plan("hobbit", {"--out", out}, 2000); };
   ASSERT_EQ(RunProgram("moed-plan", arguments(whole())).exit_code, 0);
-  bool kept = false;
-  for (int yields = 2000; yields <= 64000 && !std::filesystem::exists(out_); yields *= 2) {
-    Command command("moed-plan", arguments(out_));
-    for (int i = 0; i < yields && command.Running(); ++i) std::this_thread::yield();
-    command.Signal(SIGINT);
-    const CommandResult stopped = command.Wait();
-    kept = kept || stopped.err.find("run the same command again to resume") != std::string::npos;
-    EXPECT_EQ(std::filesystem::exists(out_ + ".unfinished"), kept && stopped.exit_code != 0);
-  }
+  const bool kept = InterruptOften(arguments(out_));
   if (!std::filesystem::exists(out_)) {
     const CommandResult last = RunProgram("moed-plan", arguments(out_));
     ASSERT_EQ(last.exit_code, 0) << last.err;

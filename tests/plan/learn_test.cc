@@ -1,10 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <signal.h>
 
 #include <algorithm>
 #include <filesystem>
-#include <thread>
 
 #include "core/base/status.h"
 #include "core/expert/learning/learned_state.h"
@@ -124,15 +122,7 @@ TEST_F(LearnCommand, InterruptedAndResumedItLearnsTheSame) {
   const auto arguments = [&](const std::string& out) { return Plan("learn", {"--out", out}, 6000); };
   const CommandResult made = RunProgram("moed-plan", arguments(whole()));
   ASSERT_EQ(made.exit_code, 0) << made.err;
-  bool kept = false;
-  for (int yields = 2000; yields <= 64000 && !std::filesystem::exists(out_); yields *= 2) {
-    Command command("moed-plan", arguments(out_));
-    for (int i = 0; i < yields && command.Running(); ++i) std::this_thread::yield();
-    command.Signal(SIGINT);
-    const CommandResult stopped = command.Wait();
-    kept = kept || stopped.err.find("run the same command again to resume") != std::string::npos;
-    EXPECT_EQ(stopped.exit_code == 0, std::filesystem::exists(out_));
-  }
+  const bool kept = InterruptOften(arguments(out_));
   if (!std::filesystem::exists(out_)) {
     const CommandResult last = RunProgram("moed-plan", arguments(out_));
     ASSERT_EQ(last.exit_code, 0) << last.err;

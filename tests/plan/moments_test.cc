@@ -2,12 +2,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <signal.h>
 
 #include <filesystem>
 #include <memory>
 #include <random>
-#include <thread>
 #include <vector>
 
 #include "core/base/status.h"
@@ -88,13 +86,7 @@ TEST_F(MomentsCommand, InterruptedAndResumedItCollectsTheSame) {
   Prepare(MakeTinyCheckpoint("olmoe"), "q8", 2000);
   const auto arguments = [&](const std::string& out) { return Plan("moments", {"--out", out}, 6000); };
   ASSERT_EQ(RunProgram("moed-plan", arguments(whole())).exit_code, 0);
-  bool kept = false;
-  for (int yields = 2000; yields <= 64000 && !std::filesystem::exists(out_); yields *= 2) {
-    Command command("moed-plan", arguments(out_));
-    for (int i = 0; i < yields && command.Running(); ++i) std::this_thread::yield();
-    command.Signal(SIGINT);
-    kept = kept || command.Wait().err.find("run the same command again to resume") != std::string::npos;
-  }
+  const bool kept = InterruptOften(arguments(out_));
   if (!std::filesystem::exists(out_)) {
     const CommandResult last = RunProgram("moed-plan", arguments(out_));
     ASSERT_EQ(last.exit_code, 0) << last.err;

@@ -59,4 +59,18 @@ void PlanRig::InterruptAndResume(const Arguments& arguments, uint64_t growth_byt
   EXPECT_THAT(last.err, HasSubstr("resuming"));
 }
 
+bool PlanRig::InterruptOften(const Arguments& arguments) {
+  bool kept = false;
+  for (int yields = 2000; yields <= 64000 && !std::filesystem::exists(out_); yields *= 2) {
+    Command command("moed-plan", arguments);
+    for (int i = 0; i < yields && command.Running(); ++i) std::this_thread::yield();
+    command.Signal(SIGINT);
+    const CommandResult result = command.Wait();
+    kept = kept || result.err.find("run the same command again to resume") != std::string::npos;
+    EXPECT_EQ(result.exit_code == 0, std::filesystem::exists(out_));
+    EXPECT_EQ(std::filesystem::exists(out_ + ".unfinished"), kept && result.exit_code != 0);
+  }
+  return kept;
+}
+
 }  // namespace moed

@@ -26,6 +26,9 @@ class PlanRig : public ::testing::Test {
   // The same is made whole and by a command that is ended by one signal after the other, each time once its journal has grown by
   // more than `growth_bytes`, and then run to its end.
   void InterruptAndResume(const Arguments& arguments, uint64_t growth_bytes);
+  // Interrupts a command that makes out_ by SIGINT, later in its work each time, until it is made or that was often enough.
+  // Whether it said that anything is kept, which is in out_.unfinished until the end.
+  bool InterruptOften(const Arguments& arguments);
   // What was made whole, beside out_.
   std::string whole() const { return folder_ / "whole"; }
 

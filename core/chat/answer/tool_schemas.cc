@@ -1,8 +1,12 @@
 #include "core/chat/answer/tool_schemas.h"
 
+#include <optional>
+#include <string>
+
 #include "core/base/status.h"
 #include "core/chat/json.h"
 #include "core/chat/python_text.h"
+#include "core/grammar/schema_text.h"
 
 namespace moed::chat {
 namespace {
@@ -15,16 +19,16 @@ const Value* Field(const Value& value, std::string_view name) {
   return value.is(Kind::kDict) ? value.dict().Find(name) : nullptr;
 }
 
-// What is at "#/$defs/x". Null where nothing is, or where the reference is written otherwise.
+// What a reference leads to, as masks have it. Null where nothing is.
 const Value* Referred(const Value& root, std::string_view reference) {
-  if (!reference.starts_with('#')) return nullptr;
-  reference.remove_prefix(1);
+  const Value* id = Field(root, "$id");
+  const auto steps = grammar::StepsOf(id != nullptr && id->is(Kind::kText) ? std::string_view(id->text()) : "", reference);
+  if (!steps) return nullptr;
   const Value* at = &root;
-  while (at != nullptr && !reference.empty()) {
-    if (reference.front() != '/') return nullptr;
-    const std::string_view name = reference.substr(1, reference.find('/', 1) - 1);
-    reference.remove_prefix(1 + name.size());
-    at = Field(*at, name);
+  for (const std::string& step : *steps) {
+    if (at == nullptr) break;
+    const auto index = at->is(Kind::kSequence) ? grammar::IndexOf(step, at->items().size()) : std::nullopt;
+    at = index ? &at->items()[*index] : Field(*at, step);
   }
   return at;
 }
@@ -127,29 +131,8 @@ void ForEachTool(const Value& tools, absl::FunctionRef<void(const std::string&, 
 }  // namespace
 
 JsonTypes TypesOfKeywords(absl::FunctionRef<bool(std::string_view)> has) {
-  constexpr std::pair<std::string_view, JsonTypes> kKeywords[] = {{"properties", kJsonObject},
-                                                                  {"required", kJsonObject},
-                                                                  {"additionalProperties", kJsonObject},
-                                                                  {"propertyNames", kJsonObject},
-                                                                  {"patternProperties", kJsonObject},
-                                                                  {"items", kJsonArray},
-                                                                  {"prefixItems", kJsonArray},
-                                                                  {"minItems", kJsonArray},
-                                                                  {"maxItems", kJsonArray},
-                                                                  {"uniqueItems", kJsonArray},
-                                                                  {"pattern", kJsonString},
-                                                                  {"minLength", kJsonString},
-                                                                  {"maxLength", kJsonString},
-                                                                  {"format", kJsonString},
-                                                                  {"minimum", kJsonNumber},
-                                                                  {"maximum", kJsonNumber},
-                                                                  {"exclusiveMinimum", kJsonNumber},
-                                                                  {"exclusiveMaximum", kJsonNumber},
-                                                                  {"multipleOf", kJsonNumber}};
-  for (const auto& [keyword, types] : kKeywords) {
-    if (has(keyword)) return types;
-  }
-  return 0;
+  const std::string_view type = grammar::TypeOfKeywords(has);
+  return type.empty() ? 0 : TypeOfName(type);
 }
 
 ToolSchemas::ToolSchemas(const Value& tools) {

@@ -21,8 +21,7 @@ constexpr JsonTypes kJsonObject = 16;
 constexpr JsonTypes kJsonArray = 32;
 constexpr JsonTypes kJsonAny = 63;
 
-// What a schema without a type is about, as core/grammar/json_schema.cc has it; 0 where no keyword says so. `has`: whether it has
-// one.
+// What a schema without a type is about (grammar::TypeOfKeywords); 0 where no keyword says so.
 JsonTypes TypesOfKeywords(absl::FunctionRef<bool(std::string_view keyword)> has);
 
 // Immutable, thread-safe.

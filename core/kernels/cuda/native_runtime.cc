@@ -158,9 +158,11 @@ absl::StatusOr<Buffer> Adopted(cudaError_t error, void* data, size_t bytes, Memo
   return Buffer::Adopt(static_cast<std::byte*>(data), bytes, kind, deleter);
 }
 
+constexpr unsigned kPinned = cudaHostAllocPortable | cudaHostAllocMapped;
+
 absl::StatusOr<Buffer> AllocatePinned(size_t bytes) {
   void* data = nullptr;
-  const cudaError_t error = cudaHostAlloc(&data, bytes, cudaHostAllocPortable | cudaHostAllocMapped);
+  const cudaError_t error = cudaHostAlloc(&data, bytes, kPinned);
   return Adopted(error, data, bytes, MemoryKind::kPinned, [](std::byte* pinned, size_t) { cudaFreeHost(pinned); });
 }
 
@@ -171,8 +173,9 @@ bool BeginsPage(const std::byte* data) { return reinterpret_cast<uintptr_t>(data
 absl::StatusOr<Buffer> AllocatePinnedPages(size_t bytes) {
   MOED_ASSIGN_OR_RETURN(Buffer whole, AllocatePinned(bytes));
   if (BeginsPage(whole.data())) return whole;
+  whole = Buffer();
   void* piece = nullptr;
-  const cudaError_t error = cudaHostAlloc(&piece, bytes + 2 * kPageBytes, cudaHostAllocPortable | cudaHostAllocMapped);
+  const cudaError_t error = cudaHostAlloc(&piece, bytes + 2 * kPageBytes, kPinned);
   const uintptr_t begin = RoundUp(reinterpret_cast<uintptr_t>(piece) + sizeof(piece), kPageBytes);
   if (error == cudaSuccess) std::memcpy(reinterpret_cast<void*>(begin - sizeof(piece)), &piece, sizeof(piece));
   return Adopted(error, reinterpret_cast<void*>(begin), bytes, MemoryKind::kPinned, [](std::byte* pinned, size_t) {

@@ -392,7 +392,9 @@ constexpr std::string_view kTagged[] = {"qwen-xml", "glm", "minimax", "hy", "hy-
 constexpr std::string_view kReferring = R"({"type": "object", "$defs": {
     "Color": {"enum": ["red", "12", "true"], "title": "Color", "type": "string"}, "Day": {"type": "string", "format": "date"},
     "Again": {"$ref": "#/$defs/Color"}, "Where": {"type": "object", "properties": {"lat": {"type": "number"}},
-    "required": ["lat"], "additionalProperties": false}, "Many": {"type": "integer"}}, "properties": {
+    "required": ["lat"], "additionalProperties": false}, "Many": {"type": "integer"},
+    "Of/Days": {"oneOf": [{"enum": ["12"], "type": "string"}, {"const": "null"}]}}, "properties": {
+    "escaped": {"$ref": "#/$defs/Of~1Days"}, "place": {"$ref": "#/$defs/Of~1Days/oneOf/0"},
     "color": {"$ref": "#/$defs/Color", "description": "A color", "default": "red"}, "again": {"$ref": "#/$defs/Again"},
     "old": {"allOf": [{"$ref": "#/$defs/Color"}], "default": "red"},
     "maybe": {"anyOf": [{"$ref": "#/$defs/Again"}, {"type": "null"}], "default": null},
@@ -401,7 +403,7 @@ constexpr std::string_view kReferring = R"({"type": "object", "$defs": {
     "bare": {"properties": {"lat": {"type": "number"}}, "required": ["lat"], "additionalProperties": false},
     "list": {"items": {"type": "integer"}, "maxItems": 3}, "count": {"minimum": 1, "multipleOf": 2},
     "nullable": {"type": "integer", "nullable": true}},
-    "required": ["color", "again", "old", "maybe", "unit", "day", "where", "many", "bare", "list", "count", "nullable"],
+    "required": ["escaped", "place", "color", "again", "old", "maybe", "unit", "day", "where", "many", "bare", "list", "count", "nullable"],
     "additionalProperties": false})";
 
 TEST(HeldAnswer, WhatSchemasReferToIsReadAsItIsHeld) {
@@ -413,7 +415,7 @@ TEST(HeldAnswer, WhatSchemasReferToIsReadAsItIsHeld) {
   const Json tools = Json::array({Json{{"name", "get_weather"}, {"parameters", schema}}});
   for (const std::string_view format : kTagged) {
     int whole = 0, nulls = 0;
-    for (int round = 0; round < 24; ++round) {
+    for (int round = 0; round < 48; ++round) {
       auto matcher = Held(format, rules, vocabulary);
       ASSERT_TRUE(matcher.ok()) << matcher.status();
       const std::string answer = Vocabulary::Shown(Drawn(*matcher, vocabulary, random));
