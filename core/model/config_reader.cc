@@ -57,6 +57,7 @@ constexpr std::string_view kHarmless[] = {
     "output_scores",
     "pad_token_id",
     "prefix",
+    "pretraining_tp",
     "problem_type",
     "remove_invalid_values",
     "repetition_penalty",
@@ -78,6 +79,8 @@ constexpr std::string_view kHarmless[] = {
     "transformers_version",
     "typical_p",
     "unk_token_id",
+    "unsloth_fixed",
+    "unsloth_version",
     "use_bfloat16",
     "use_cache",
 };

@@ -29,8 +29,8 @@ void RefuseOthers(ConfigReader& config) {
   config.Only("use_rmsnorm", {true});
   config.Only("multi_gate", {false});
   config.Only("using_split_qkv_in_self_attention", {false});
-  config.Known({"auto_map", "embedding_dropout", "output_dropout", "pretraining_tp", "mtp_loss_scaling_factor",
-                "num_nextn_predict_layers", "router_dtype", "seq_aux"});
+  config.Known({"auto_map", "embedding_dropout", "output_dropout", "mtp_loss_scaling_factor", "num_nextn_predict_layers",
+                "router_dtype", "seq_aux"});
 }
 
 // A share of the shared experts' width may be another one than that of an expert.

@@ -16,7 +16,7 @@ absl::StatusOr<ModelSpec> ReadSpec(std::string_view config_json, std::string_vie
   config.Only("sliding_window", {});
   config.Only("moe_layer_freq", {1});
   config.Only("scoring_func", {"softmax"});
-  config.Known({"auto_map", "aux_loss_alpha", "pretraining_tp", "seq_aux"});
+  config.Known({"auto_map", "aux_loss_alpha", "seq_aux"});
   spec.experts = config.Int("n_routed_experts", 1, 1 << 14);
   spec.expert_ffn = config.Int("moe_intermediate_size", 1, 1 << 18);
   spec.shared_ffn = config.IntOr("n_shared_experts", 0, 0, kMostShared) * spec.expert_ffn;

@@ -32,7 +32,7 @@ absl::StatusOr<ModelSpec> ReadSpec(std::string_view config_json, std::string_vie
   config.Only("sliding_window", {});
   config.Only("moe_layer_freq", {1});
   config.Only("scoring_func", {"softmax"});
-  config.Known({"auto_map", "aux_loss_alpha", "ep_size", "pretraining_tp", "seq_aux"});
+  config.Known({"auto_map", "aux_loss_alpha", "ep_size", "seq_aux"});
   spec.rope_interleaved = true;
   ReadRoutedExperts(config, spec);
   ReadLeadingDense(config, spec);

@@ -19,8 +19,7 @@ absl::StatusOr<ModelSpec> ReadText(ConfigReader config, std::string_view generat
   config.Only("moe_layer_freq", {1});
   config.Only("scoring_func", {"sigmoid"});
   config.Only("topk_method", {"noaux_tc"});
-  config.Known(
-      {"auto_map", "aux_loss_alpha", "ep_size", "num_nextn_predict_layers", "num_mtp_layers", "pretraining_tp", "seq_aux"});
+  config.Known({"auto_map", "aux_loss_alpha", "ep_size", "num_nextn_predict_layers", "num_mtp_layers", "seq_aux"});
   spec.rope_interleaved = config.BoolOr("rope_interleave", true);
   ReadRoutedExperts(config, spec);
   ReadLeadingDense(config, spec);

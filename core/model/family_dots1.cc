@@ -29,7 +29,7 @@ absl::StatusOr<ModelSpec> ReadSpec(std::string_view config_json, std::string_vie
   config.Only("moe_layer_freq", {1});
   config.Only("scoring_func", {"sigmoid", "noaux_tc"});
   config.Only("topk_method", {"noaux_tc"});
-  config.Known({"auto_map", "aux_loss_alpha", "ep_size", "pretraining_tp", "seq_aux"});
+  config.Known({"auto_map", "aux_loss_alpha", "ep_size", "seq_aux"});
   spec.qk_norm = ModelSpec::QkNorm::kPerHead;
   ReadRoutedExperts(config, spec);
   config.Only("num_local_experts", {spec.experts});

@@ -13,7 +13,7 @@ absl::StatusOr<ModelSpec> ReadSpec(std::string_view config_json, std::string_vie
   config.Only("sliding_window", {});
   config.Only("scoring_func", {"sigmoid"});
   config.Only("topk_method", {"noaux_tc"});
-  config.Known({"num_nextn_predict_layers", "num_mtp_layers", "pretraining_tp"});
+  config.Known({"num_nextn_predict_layers", "num_mtp_layers"});
   spec.rope_interleaved = config.BoolOr("rope_interleave", true);
   ReadRoutedExperts(config, spec);
   ReadDenseLayers(config, spec);

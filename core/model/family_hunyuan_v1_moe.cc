@@ -75,7 +75,6 @@ absl::StatusOr<ModelSpec> ReadSpec(std::string_view config_json, std::string_vie
                 "org_vocab_size",
                 "pad_id",
                 "pool_type",
-                "pretraining_tp",
                 "skip_cls_token",
                 "text_end_id",
                 "text_start_id"});

@@ -71,7 +71,7 @@ void ReadExperts(ConfigReader& config, ModelSpec& spec) {
   if (spec.router_groups > 1) config.Only("use_grouped_topk", {true});
   config.Only("moe_router_activation_func", {"sigmoid"});
   config.Only("moe_layer_freq", {1});
-  config.Known({"use_grouped_topk", "num_nextn_predict_layers", "num_mtp_layers", "pretraining_tp", "auto_map"});
+  config.Known({"use_grouped_topk", "num_nextn_predict_layers", "num_mtp_layers", "auto_map"});
 }
 
 absl::StatusOr<ModelSpec> ReadSpec(std::string_view config_json, std::string_view generation_config) {

@@ -15,7 +15,7 @@ absl::StatusOr<ModelSpec> ReadSpec(std::string_view config_json, std::string_vie
   MOED_ASSIGN_OR_RETURN(ConfigReader config, ConfigReader::Parse("config.json", config_json));
   ModelSpec spec = ReadDecoder(config, {.rope_theta = 10000});
   config.Only("sliding_window", {});
-  config.Known({"auto_map", "pretraining_tp"});
+  config.Known({"auto_map"});
   spec.tied_embeddings = config.BoolOr("tie_word_embeddings", true);
   spec.embedding_scale = config.NumberOr("scale_emb", 1, 1e-6, 1e6);
   spec.residual_scale = config.NumberOr("scale_depth", 1, 1e-6, 1e6) / std::sqrt(static_cast<double>(spec.layers));

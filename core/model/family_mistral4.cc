@@ -21,7 +21,6 @@ absl::StatusOr<ModelSpec> ReadText(ConfigReader config, std::optional<bool> tied
   ModelSpec spec = ReadDecoder(config, {.partial_rotary = 1, .latent = true, .temperature = true});
   config.Only("model_type", {kText});
   config.Only("sliding_window", {});
-  config.Known({"pretraining_tp"});
   if (tied) spec.tied_embeddings = *tied;
   if (const int rotated = config.Int("qk_rope_head_dim", 2, 1024); spec.rotary_dims != rotated) {
     config.Fail(InvalidArgument("config.json: partial_rotary_factor of rope_parameters says ", spec.rotary_dims,

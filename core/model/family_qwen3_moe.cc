@@ -11,6 +11,9 @@ absl::StatusOr<ModelSpec> ReadSpec(std::string_view config_json, std::string_vie
   MOED_ASSIGN_OR_RETURN(ConfigReader config, ConfigReader::Parse("config.json", config_json));
   ModelSpec spec = ReadDecoder(config, {.attention_bias = true});
   config.IntOr("sliding_window", 0, 0, INT32_MAX);  // counts only with use_sliding_window, which is refused
+  config.Only("qkv_bias", {false});                 // this and the next two: of Qwen3-Coder
+  config.Only("use_qk_norm", {true});
+  config.Only("shared_expert_intermediate_size", {0});
   ReadSparsity(config, spec);
   spec.qkv_bias = spec.o_bias = config.BoolOr("attention_bias", false);
   spec.qk_norm = ModelSpec::QkNorm::kPerHead;

@@ -20,6 +20,7 @@ absl::StatusOr<ModelSpec> ReadText(ConfigReader config, std::optional<bool> tied
   config.Only("model_type", {kVision, kOmni});
   if (tied) spec.tied_embeddings = *tied;
   config.IntOr("sliding_window", 0, 0, INT32_MAX);  // counts only with use_sliding_window, which is refused
+  config.Only("qkv_bias", {false});
   config.Only("shared_expert_intermediate_size", {0});
   config.Only("use_qk_norm", {true});
   ReadSparsity(config, spec);

@@ -1,6 +1,7 @@
 // Keys of one family or a few: windows, heads, sparsity, and what the files of a release say besides.
 #include <gtest/gtest.h>
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -136,6 +137,29 @@ TEST(FamilyTest, LayersWithoutExpertsFollowTheirTypes) {
   const std::string expected = SpecToJson(*Read(config));
   config["use_sliding_window"] = true;  // as released; layer_types say which do
   EXPECT_EQ(SpecToJson(*Read(config)), expected);
+}
+
+TEST(FamilyTest, Qwen3CoderIsReadAsReleased) {
+  Json config = Json::parse(R"({
+    "architectures": ["Qwen3MoeForCausalLM"], "attention_dropout": 0.0, "decoder_sparse_step": 1, "eos_token_id": 151645,
+    "head_dim": 128, "hidden_act": "silu", "hidden_size": 2048, "initializer_range": 0.02, "intermediate_size": 5472,
+    "max_position_embeddings": 262144, "max_window_layers": 28, "mlp_only_layers": [], "model_type": "qwen3_moe",
+    "moe_intermediate_size": 768, "norm_topk_prob": true, "num_attention_heads": 32, "num_experts": 128,
+    "num_experts_per_tok": 8, "num_hidden_layers": 48, "num_key_value_heads": 4, "output_router_logits": false,
+    "qkv_bias": false, "rms_norm_eps": 1e-06, "rope_scaling": null, "rope_theta": 10000000, "router_aux_loss_coef": 0.0,
+    "shared_expert_intermediate_size": 0, "sliding_window": null, "tie_word_embeddings": false, "torch_dtype": "bfloat16",
+    "transformers_version": "4.52.3", "use_cache": true, "use_qk_norm": true, "use_sliding_window": false,
+    "vocab_size": 151936})");
+  const auto spec = Read(config);
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_TRUE(spec->qk_norm == ModelSpec::QkNorm::kPerHead && !spec->qkv_bias && spec->shared_ffn == 0);
+  const std::map<std::string, Json> others = {
+      {"qkv_bias", true}, {"use_qk_norm", false}, {"shared_expert_intermediate_size", 64}};
+  for (const auto& [key, value] : others) {
+    Json other = config;
+    other[key] = value;
+    ExpectRefusal(Read(other).status(), key, value.dump());
+  }
 }
 
 TEST(FamilyTest, WindowsFollowLayerTypes) {

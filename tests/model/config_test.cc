@@ -200,6 +200,8 @@ TEST_P(ConfigTest, RefusesUnknownKeysByName) {
   ExpectRefusal(Read(With(unknown, 0.22)).status(), unknown, "0.22");
   EXPECT_TRUE(Read(With("initializer_range", 0.5)).ok());
   EXPECT_TRUE(Read(With("transformers_version", "5.0.0")).ok());
+  EXPECT_TRUE(Read(With("unsloth_version", "2026.4.5")).ok());
+  EXPECT_TRUE(Read(With("pretraining_tp", 1)).ok()) << "parts that a product was once computed in";
   EXPECT_TRUE(Read(With("attention_dropout", 0.1)).ok()) << "dropout is for training";
 }
 

@@ -4,6 +4,7 @@
 #include <random>
 #include <set>
 
+#include "core/base/status.h"
 #include "core/quant/half.h"
 #include "core/store/store.h"
 #include "tests/pack/command.h"
@@ -67,6 +68,18 @@ TEST(GgufCheckpointTest, FrequenciesOfLlamaMayBeDivided) {
   EXPECT_EQ(divided.plan->spec.divided, (FrequencyDivisors{{1, 8}}));
   file.tensors.back() = Tensor("rope_freqs.weight", {3});
   EXPECT_THAT(Opened(file).error(), AllOf(HasSubstr("rope_freqs.weight"), HasSubstr("3")));
+}
+
+// As converters say of Qwen3-Coder and of experts in one group.
+TEST(GgufCheckpointTest, WhatThereIsNoneOfMayBeSaid) {
+  TestGguf file = Tiny();
+  for (const char* group : {"expert_group_count", "expert_group_used_count"}) file.U32(StrCat("qwen3moe.", group), 1);
+  for (const char* none : {"expert_shared_count", "expert_shared_feed_forward_length"}) file.U32(StrCat("qwen3moe.", none), 0);
+  const Opened opened(file);
+  ASSERT_TRUE(opened.plan.ok()) << opened.error();
+  EXPECT_EQ(SpecToJson(opened.plan->spec), SpecToJson(Opened(Tiny()).plan->spec));
+  EXPECT_THAT(Opened(Tiny().U32("qwen3moe.expert_shared_feed_forward_length", 8)).error(),
+              HasSubstr("unknown key qwen3moe.expert_shared_feed_forward_length (8)"));
 }
 
 TEST(GgufCheckpointTest, KeepsTheChatTemplate) {

@@ -36,6 +36,11 @@ absl::StatusOr<std::string> ReadName(ByteReader& reader, std::string_view field,
                          "\", allowed: UTF-8 without control characters, not empty");
 }
 
+absl::Status CheckWithinHeader(std::string_view what, const ByteReader& reader) {
+  if (reader.position() <= kMostHeaderBytes) return absl::OkStatus();
+  return InvalidArgument(what, " reaches byte ", reader.position(), ", allowed: at most ", kMostHeaderBytes);
+}
+
 // One array or one value into the alternatives of GgufValue.
 class ValueReader {
  public:
@@ -111,6 +116,7 @@ class ValueReader {
     values.reserve(count);
     for (uint64_t i = 0; i < count; ++i) {
       MOED_ASSIGN_OR_RETURN(Kept value, element());
+      MOED_RETURN_IF_ERROR(CheckWithinHeader(field, reader_));
       values.push_back(std::move(value));
     }
     return GgufValue(std::move(values));
@@ -202,9 +208,7 @@ absl::StatusOr<GgufMetadata> ReadMetadata(ByteReader& reader, uint64_t keys) {
   for (uint64_t i = 0; i < keys; ++i) {
     MOED_ASSIGN_OR_RETURN(std::string key, ReadName(reader, StrCat("key ", i), kMostKeyBytes));
     MOED_ASSIGN_OR_RETURN(GgufValue value, values.Read(StrCat("key ", key)));
-    if (reader.position() > kMostHeaderBytes) {
-      return InvalidArgument("key ", key, " ends at byte ", reader.position(), ", allowed: at most ", kMostHeaderBytes);
-    }
+    MOED_RETURN_IF_ERROR(CheckWithinHeader(StrCat("key ", key), reader));
     if (!metadata.Add(key, std::move(value))) return InvalidArgument("key ", key, " appears twice");
   }
   return metadata;
@@ -256,9 +260,7 @@ absl::StatusOr<std::vector<GgufTensor>> ReadTable(ByteReader& reader, uint64_t c
     MOED_ASSIGN_OR_RETURN(const std::string name, ReadName(reader, StrCat("the name of tensor ", i), kMostNameBytes));
     absl::StatusOr<GgufTensor> tensor = ReadTensor(reader, {.name = name});
     if (!tensor.ok()) return Annotate(tensor.status(), StrCat("tensor \"", name, "\""));
-    if (reader.position() > kMostHeaderBytes) {
-      return InvalidArgument("the table of tensors ends beyond byte ", kMostHeaderBytes, ", which is the most allowed");
-    }
+    MOED_RETURN_IF_ERROR(CheckWithinHeader("the table of tensors", reader));
     if (!names.insert(name).second) return InvalidArgument("tensor \"", name, "\" appears twice");
     tensors.push_back(*std::move(tensor));
   }

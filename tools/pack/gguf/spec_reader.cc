@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <span>
+#include <string_view>
 #include <utility>
 
 #include "core/base/status.h"
@@ -15,6 +16,14 @@ namespace {
 // Of the tokenizer, of how the weights came about, or of places in pictures: none changes the logits of a text.
 constexpr std::string_view kHarmless[] = {"rope.scaling.finetuned", "tensor_data_layout", "vocab_size",
                                           "rope.dimension_sections"};
+
+// What there is none of up to these numbers, which converters write all the same.
+constexpr std::pair<std::string_view, int64_t> kNoneUpTo[] = {
+    {"expert_group_count", 1},
+    {"expert_group_used_count", 1},
+    {"expert_shared_count", 0},
+    {"expert_shared_feed_forward_length", 0},
+};
 
 // expert_gating_func; absent or none: what the architecture has.
 constexpr int kNoGating = 0, kSoftmaxGating = 1, kSigmoidGating = 2;
@@ -174,7 +183,10 @@ absl::StatusOr<ModelSpec> GgufSpecReader::Finish(ModelSpec spec) {
   MOED_RETURN_IF_ERROR(status_);
   for (const auto& [key, value] : model_.metadata.values()) {
     if (!key.starts_with(prefix_) || read_.contains(key)) continue;
-    if (std::ranges::find(kHarmless, std::string_view(key).substr(prefix_.size())) != std::end(kHarmless)) continue;
+    const std::string_view name = std::string_view(key).substr(prefix_.size());
+    if (std::ranges::find(kHarmless, name) != std::end(kHarmless)) continue;
+    const auto* none = std::ranges::find(kNoneUpTo, name, &std::pair<std::string_view, int64_t>::first);
+    if (none != std::end(kNoneUpTo) && model_.metadata.Int(key, 0, none->second).ok()) continue;
     return InvalidArgument("unknown key ", key, " (", ShownGgufValue(value),
                            ") might change what the model computes; keys that are understood: ",
                            JoinNames(read_, [](const std::string& name) { return name; }));
