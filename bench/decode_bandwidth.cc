@@ -126,8 +126,10 @@ absl::Status Run(const Options& options) {
   MOED_ASSIGN_OR_RETURN(auto kv, KvPool::Create(spec, {.pages = KvPool::PagesFor(context)}, backend->memory()));
   Places places;
   MOED_RETURN_IF_ERROR(PlaceExperts(options, *store, *backend, *executor, places));
-  MOED_ASSIGN_OR_RETURN(auto model,
-                        Model::Load(*store, spec, {1, context, 1}, *backend, *kv, nullptr, nullptr, places.processor.get()));
+  MOED_ASSIGN_OR_RETURN(
+      auto model,
+      Model::Load({.store = *store, .spec = spec, .backend = *backend, .kv = *kv, .processor = places.processor.get()},
+                  {1, context, 1}));
 
   ProviderInputs inputs;
   inputs.store = store.get();

@@ -187,8 +187,15 @@ absl::Status ServedModel::LoadWeights(ModelChange& change) {
     change.AddBytes(bytes);
     return change.CheckCancelled();
   });
-  MOED_ASSIGN_OR_RETURN(model_, Model::Load(*store_, spec_, plan_.model, *backend_, *kv_, trace_.get(), metered.get(),
-                                            processor_.get(), reads_.get()));
+  MOED_ASSIGN_OR_RETURN(model_, Model::Load({.store = *store_,
+                                             .spec = spec_,
+                                             .backend = *backend_,
+                                             .kv = *kv_,
+                                             .trace = trace_.get(),
+                                             .trunk = metered.get(),
+                                             .rows = reads_.get(),
+                                             .processor = processor_.get()},
+                                            plan_.model));
   spdlog::info("kernels: {}; reads: {}", backend_->name(), reads_->description());
   const GateFn gate = [this](LayerId layer, std::span<const float> hidden, std::span<float> probabilities) {
     model_->GateProbabilities(layer, hidden, probabilities);

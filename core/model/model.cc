@@ -79,9 +79,8 @@ Model::StoredEmbeddingBytes Model::BytesOfStoredEmbedding(const StoreDescription
 
 uint64_t Model::LentBytes(const ModelSpec& spec, const ModelOptions& options) { return moed::LentBytes(spec, options); }
 
-absl::StatusOr<std::unique_ptr<Model>> Model::Load(const StoreReader& store, const ModelSpec& spec, const ModelOptions& options,
-                                                   ComputeBackend& backend, KvPool& kv, Trace* trace, ReadBackend* reads,
-                                                   ComputeBackend* processor, ReadBackend* rows) {
+absl::StatusOr<std::unique_ptr<Model>> Model::Load(const ModelParts& parts, const ModelOptions& options) {
+  const auto& [store, spec, backend, kv, trace, trunk, rows, processor] = parts;
   MOED_RETURN_IF_ERROR(CheckSpec(spec));
   MOED_RETURN_IF_ERROR(CheckOptions(spec, options, kv));
   BackendMemory& memory = backend.memory();
@@ -97,7 +96,7 @@ absl::StatusOr<std::unique_ptr<Model>> Model::Load(const StoreReader& store, con
     return InvalidArgument("no experts of this model can be computed beside the backend '", backend.name(), "'");
   }
   if (options.stored_embedding) MOED_RETURN_IF_ERROR(CheckStoredEmbedding(spec, rows));
-  MOED_ASSIGN_OR_RETURN(Weights weights, LoadWeights(store, spec, backend, reads, options.stored_embedding ? rows : nullptr));
+  MOED_ASSIGN_OR_RETURN(Weights weights, LoadWeights(store, spec, backend, trunk, options.stored_embedding ? rows : nullptr));
   MOED_ASSIGN_OR_RETURN(OwnScratch scratch, AllocateScratch(spec, options, backend.threads(), memory));
   if (spec.encoder) MOED_RETURN_IF_ERROR(FillPositionBiases(store, spec, backend, scratch.scratch));
   return std::make_unique<Decoder>(OfContext(spec, options.max_context), options, std::move(weights),

@@ -75,6 +75,20 @@ class StepWatcher {
 // Wanted logits (vocabulary) of token `token` of chunk `chunk`, in order; writable, valid during the call.
 using LogitsSink = absl::FunctionRef<void(int chunk, int token, std::span<float> logits)>;
 
+// What a model is made of; outlives it.
+struct ModelParts {
+  const StoreReader& store;
+  const ModelSpec& spec;
+  ComputeBackend& backend;
+  KvPool& kv;                    // in the backend's memory, as what the provider hands out
+  Trace* trace = nullptr;        // null: none
+  ReadBackend* trunk = nullptr;  // reads it while the model is loaded, and need not live longer; null: the store does
+  ReadBackend* rows = nullptr;   // reads those of an embedding that stays in the store; not null then
+  // Of the host's memory: computes what the provider hands out for it, which it does where this is not null. It is asked for
+  // where LetsProcessorCompute and the backend's memory is not the host's alone.
+  ComputeBackend* processor = nullptr;
+};
+
 // Engine thread only, except the const members.
 class Model {
  public:
@@ -97,15 +111,8 @@ class Model {
   static bool LetsProcessorCompute(const ModelSpec& spec);
   // What it asks the provider for. 0: nothing.
   static uint64_t LentBytes(const ModelSpec& spec, const ModelOptions& options);
-  // Reads the trunk whole, through `reads` (used until Load returns) unless it is null. Shapes are checked against the spec. The
-  // trunk and what a step needs are in the backend's memory; `kv` and what the provider hands out have to be, too. All other
-  // arguments outlive the model. `trace` may be null. `processor`, of the host's memory, computes what the provider hands out for
-  // it; null: it hands out nothing. It is asked for where LetsProcessorCompute and the backend's memory is not the host's alone.
-  // `rows` reads those of an embedding that stays in the store, and is not null then.
-  static absl::StatusOr<std::unique_ptr<Model>> Load(const StoreReader& store, const ModelSpec& spec, const ModelOptions& options,
-                                                     ComputeBackend& backend, KvPool& kv, Trace* trace,
-                                                     ReadBackend* reads = nullptr, ComputeBackend* processor = nullptr,
-                                                     ReadBackend* rows = nullptr);
+  // Reads the trunk whole. Shapes are checked against the spec. The trunk and what a step needs are in the backend's memory.
+  static absl::StatusOr<std::unique_ptr<Model>> Load(const ModelParts& parts, const ModelOptions& options);
 
   virtual const ModelSpec& spec() const = 0;
   virtual uint64_t trunk_bytes() const = 0;                      // in memory

@@ -194,7 +194,7 @@ TEST(UnifiedMemory, HoldsWhatWasPlannedAndNothingElse) {
   const auto kv = *KvPool::Create(spec, {.pages = 3}, unified.backend->memory());
   EXPECT_EQ(pinned() - before, RoundUp(3 * KvPool::PageBytes(spec), kPageBytes));
   const ModelOptions options = {.max_step_tokens = 8, .max_context = 64, .logits_rows = 1};
-  const auto model = *Model::Load(store, spec, options, *unified.backend, *kv, nullptr);
+  const auto model = *Model::Load({store, spec, *unified.backend, *kv}, options);
   EXPECT_EQ(pinned() - before, RoundUp(3 * KvPool::PageBytes(spec), kPageBytes) + RoundUp(model->trunk_bytes(), kPageBytes) +
                                    Model::ScratchBytes(spec, options, unified.backend->threads()));
 }
@@ -217,7 +217,8 @@ TEST(DiscreteMemory, HoldsWhatWasPlannedAndNothingElse) {
       read += bytes;
       return absl::OkStatus();
     });
-    model = Model::Load(store, spec, options, *discrete.backend, *kv, nullptr, metered.get()).value();
+    model = Model::Load({.store = store, .spec = spec, .backend = *discrete.backend, .kv = *kv, .trunk = metered.get()}, options)
+                .value();
   }
   EXPECT_EQ(read, store.description().trunk_bytes);
   const ScratchSizes scratch = SeparateScratchBytes(spec, options, discrete.backend->threads());
@@ -231,7 +232,7 @@ TEST(UnifiedMemory, KeysAndValuesOfOtherMemoryAreRefused) {
   EmulatedBackend unified{{.attributes = emulation::kUnifiedDevice}};
   const ModelSpec spec = *SpecFromJson(store.description().model_spec);
   const auto kv = *KvPool::Create(spec, {.pages = 3});
-  const absl::Status refused = Model::Load(store, spec, {8, 64, 1}, *unified.backend, *kv, nullptr).status();
+  const absl::Status refused = Model::Load({store, spec, *unified.backend, *kv}, {8, 64, 1}).status();
   EXPECT_EQ(refused, InvalidArgument("the KV pool is not in the memory of the backend 'cuda-emulated'"));
 }
 

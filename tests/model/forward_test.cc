@@ -334,7 +334,7 @@ TEST_P(ForwardTest, LoadRefusesOptionsAndSpecsThatDoNotFit) {
   auto backend = *MakeComputeBackend("scalar", executor);
   auto kv = *KvPool::Create(spec, {.pages = 1});
   const auto load = [&](const ModelSpec& other, const ModelOptions& options) {
-    return Model::Load(store_, other, options, *backend, *kv, nullptr).status();
+    return Model::Load({store_, other, *backend, *kv}, options).status();
   };
   const ModelOptions good = {8, 16, 1};
   EXPECT_TRUE(load(spec, good).ok());

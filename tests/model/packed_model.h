@@ -148,8 +148,13 @@ class PackedModel {
       EXPECT_TRUE(rows.ok()) << rows.status();
       rows_ = *std::move(rows);
     }
-    auto model = Model::Load(store, *spec, options, used, *kv_, setup.trace, nullptr, nullptr,
-                             setup.rows != nullptr ? setup.rows : rows_.get());
+    auto model = Model::Load({.store = store,
+                              .spec = *spec,
+                              .backend = used,
+                              .kv = *kv_,
+                              .trace = setup.trace,
+                              .rows = setup.rows != nullptr ? setup.rows : rows_.get()},
+                             options);
     EXPECT_TRUE(model.ok()) << model.status();
     model_ = *std::move(model);
   }

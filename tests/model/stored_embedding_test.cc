@@ -301,7 +301,8 @@ TEST(ModelWithStoredEmbedding, IsRefusedWhereTheTableIsTheHead) {
     const auto kv = *KvPool::Create(spec, {.pages = 3, .slots = 1}, backend->memory());
     const auto rows = *OpenReadBackend("buffered", store.path(), {});
     const ModelOptions options = {.max_step_tokens = 8, .max_context = 64, .logits_rows = 1, .stored_embedding = true};
-    const absl::Status refused = Model::Load(store, spec, options, *backend, *kv, nullptr, nullptr, nullptr, rows.get()).status();
+    const absl::Status refused =
+        Model::Load({.store = store, .spec = spec, .backend = *backend, .kv = *kv, .rows = rows.get()}, options).status();
     EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(std::string(refused.message()), HasSubstr("it is the head as well")) << name;
     EXPECT_EQ(Model::BytesOfStoredEmbedding(store.description(), spec).left_out, 0u);

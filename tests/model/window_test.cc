@@ -146,8 +146,8 @@ TEST_P(WindowTest, APoolForLessThanTheContextIsRefused) {
   InlineExecutor executor;
   const auto backend = *MakeComputeBackend("scalar", executor);
   const auto kv = *KvPool::Create(spec_, {.pages = 4, .max_context = 31});
-  EXPECT_TRUE(Model::Load(store_, spec_, {8, 31, 1}, *backend, *kv, nullptr).ok());
-  const absl::Status refused = Model::Load(store_, spec_, {8, 32, 1}, *backend, *kv, nullptr).status();
+  EXPECT_TRUE(Model::Load({store_, spec_, *backend, *kv}, {8, 31, 1}).ok());
+  const absl::Status refused = Model::Load({store_, spec_, *backend, *kv}, {8, 32, 1}).status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_NE(refused.message().find("31"), absl::string_view::npos) << refused;
 }

@@ -258,8 +258,7 @@ TEST_P(ServingPlanTest, MappedPartsHoldWhatIsPlanned) {
   EXPECT_GE(kv->pages(), KvPool::PagesFor(plan_.memory.max_context));
 
   std::unique_ptr<Model> model;
-  const Growth loaded =
-      GrowthOf([&] { model = Must(Model::Load(*store_, spec_, plan_.model, *backend, *kv, nullptr, nullptr)); });
+  const Growth loaded = GrowthOf([&] { model = Must(Model::Load({*store_, spec_, *backend, *kv}, plan_.model)); });
   ExpectPlanned("scratch", loaded.mapped - RoundUp(store_->description().trunk_bytes, kPageBytes));
   EXPECT_THAT(Part("trunk"), AllOf(Ge(model->trunk_bytes()), Gt(loaded.mapped - Part("scratch") - kPageBytes)));
 
@@ -333,7 +332,7 @@ TEST_P(ServingPlanTest, RequestsHoldWhatIsPlanned) {
   const auto executor = MakeThreadPool(1);
   const auto backend = Must(MakeComputeBackend("scalar", *executor));
   const auto kv = Must(KvPool::Create(spec_, plan_.kv));
-  const auto model = Must(Model::Load(*store_, spec_, plan_.model, *backend, *kv, nullptr, nullptr));
+  const auto model = Must(Model::Load({*store_, spec_, *backend, *kv}, plan_.model));
   const auto reads = Must(OpenReadBackend("buffered", StorePath(), {}));
   ASSERT_TRUE(
       builder_->Open({GateOf(*model), *reads, Clock::Real(), backend->memory().shared(), {}, nullptr, plan_.memory}).ok());

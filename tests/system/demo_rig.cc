@@ -65,7 +65,9 @@ Rig::Rig(const RigOptions& options, ReadBackend* reads, ComputeBackend* backend)
   const ModelOptions model_options{options.max_step_tokens, options.max_context, 4, options.own_step_tokens,
                                    Model::ExpertInputs(store_->description())};
   if (options.bring_seconds_per_byte > 0) processor_ = Must(MakeComputeBackend("auto", *executor_));
-  model_ = Must(Model::Load(*store_, spec, model_options, *backend, *kv_, options.trace, nullptr, processor_.get()));
+  model_ = Must(Model::Load(
+      {.store = *store_, .spec = spec, .backend = *backend, .kv = *kv_, .trace = options.trace, .processor = processor_.get()},
+      model_options));
 
   PresetChoice choice{
       .preset = options.preset, .fill = options.fill, .options = Must(PartOptions::Parse(options.preset_options))};

@@ -75,7 +75,7 @@ absl::Status LossEvaluator::Load(const std::string& store_path, const LossOption
   MOED_ASSIGN_OR_RETURN(reads_, OpenReadBackend("auto", store_path, {}));
   MOED_ASSIGN_OR_RETURN(kv_, KvPool::Create(spec_, {.pages = KvPool::PagesFor(text_.MostContext())}, backend_->memory()));
   MOED_ASSIGN_OR_RETURN(
-      model_, Model::Load(*store_, spec_, {text_.MostStepTokens(), text_.MostContext(), kLogitsRows}, *backend_, *kv_, nullptr));
+      model_, Model::Load({*store_, spec_, *backend_, *kv_}, {text_.MostStepTokens(), text_.MostContext(), kLogitsRows}));
   ProviderInputs inputs;
   inputs.store = store_.get();
   inputs.reads = reads_.get();

@@ -187,7 +187,7 @@ struct LayerModel::Parts final : StepWatcher {
     runtime = emulated.get();
     backend = Must(MakeCudaBackend("cuda-emulated", cuda::kEmulatedKernels, std::move(emulated), executor));
     kv = Must(KvPool::Create(spec, {.pages = KvPool::PagesFor(kMostPositions), .format = KvFormat::kF16}, backend->memory()));
-    this->model = Must(Model::Load(*store, spec, {kMostTokens, kMostPositions, 1}, *backend, *kv, nullptr));
+    this->model = Must(Model::Load({*store, spec, *backend, *kv}, {kMostTokens, kMostPositions, 1}));
     provider = std::make_unique<SameExperts>(description.precisions[0].layers[0], spec.experts);
   }
 
