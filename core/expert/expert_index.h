@@ -21,8 +21,12 @@ constexpr size_t EnumIndex(Enum value) {
 // Order: [MoE layer][expert][precision]. Immutable.
 class ExpertIndex {
  public:
-  ExpertIndex(std::span<const LayerId> moe_layers, int experts_per_layer, int precisions)
-      : layers_(moe_layers.begin(), moe_layers.end()), experts_(experts_per_layer), precisions_(precisions) {
+  // The first `encoder_positions` MoE layers are an encoder's, which a request runs once: a token passes the others.
+  ExpertIndex(std::span<const LayerId> moe_layers, int experts_per_layer, int precisions, int encoder_positions = 0)
+      : layers_(moe_layers.begin(), moe_layers.end()),
+        experts_(experts_per_layer),
+        precisions_(precisions),
+        encoder_positions_(encoder_positions) {
     MOED_CHECK(std::is_sorted(layers_.begin(), layers_.end()));
     position_.assign(layers_.empty() ? 0 : layers_.back().value() + 1, -1);
     for (size_t i = 0; i < layers_.size(); ++i) position_[layers_[i].value()] = static_cast<int32_t>(i);
@@ -41,13 +45,14 @@ class ExpertIndex {
     MOED_CHECK(position >= 0);
     return position;
   }
-  // From one position of a cycle on to another: 1 for the next one, `cycle` for the same one.
-  static int Ahead(int from, int to, int cycle) {
-    const int ahead = (to - from + cycle) % cycle;
-    return ahead == 0 ? cycle : ahead;
+  int encoder_positions() const { return encoder_positions_; }
+  int token_layers() const { return layers() - encoder_positions_; }  // MoE layers that a token of an answer passes
+  // MoE layers from one position on to another, 1 for the next one: among a token's layers wrapping into the next token, else
+  // into the next request.
+  int Distance(int from, int to) const {
+    if (to > from) return to - from;
+    return to - from + (to < encoder_positions_ ? layers() : token_layers());
   }
-  // MoE layers from `from` on to `to`, wrapping into the next token.
-  int Distance(LayerId from, LayerId to) const { return Ahead(Position(from), Position(to), layers()); }
 
   size_t Of(const CachedKey& key) const {
     MOED_CHECK(key.expert >= 0 && key.expert < experts_ && key.precision < precisions_);
@@ -83,6 +88,7 @@ class ExpertIndex {
   std::vector<int32_t> position_;  // by layer id, -1 for dense
   int experts_;
   int precisions_;
+  int encoder_positions_;
 };
 
 }  // namespace moed

@@ -166,6 +166,7 @@ struct RigParts {
   Trace* trace = nullptr;
   std::vector<CachedKey> fill;
   size_t known = 0;  // of fill
+  int encoder_positions = 0;
 };
 
 inline ProviderOptions Records(int records) {
@@ -185,7 +186,8 @@ inline absl::StatusOr<std::unique_ptr<CachingProvider>> TryMakeProvider(ReadBack
                     .device = parts.device,
                     .trace = parts.trace,
                     .fill = std::move(parts.fill),
-                    .known = parts.known};
+                    .known = parts.known,
+                    .encoder_positions = parts.encoder_positions};
   return CachingProvider::Create(std::move(all), options);
 }
 

@@ -48,8 +48,10 @@ absl::StatusOr<std::unique_ptr<CachingProvider>> BuildProvider(const PresetSetup
   all.reads = inputs.reads;
   all.fill = inputs.read_first;
   all.known = all.fill.size();
+  const ExpertModelShape shape = ShapeOf(inputs.store->description(), inputs.router);
+  all.encoder_positions = shape.encoder_positions();
   const absl::flat_hash_set<CachedKey> first(all.fill.begin(), all.fill.end());
-  std::ranges::copy_if(FillOrder(setup, parts, ShapeOf(inputs.store->description(), inputs.router)), std::back_inserter(all.fill),
+  std::ranges::copy_if(FillOrder(setup, parts, shape), std::back_inserter(all.fill),
                        [&](const CachedKey& key) { return !first.contains(key); });
   all.policy = std::move(parts.policy);
   all.predictor = std::move(parts.predictor);

@@ -27,8 +27,8 @@ double ShareBehindWhichDemandsWait(uint64_t record_bytes, const ReadQueueOptions
   return std::min(1.0, left / static_cast<double>(record_bytes));
 }
 
-ExpertIndex IndexOf(const StoreDescription& store) {
-  return {store.moe_layers, static_cast<int>(store.experts_per_layer), static_cast<int>(store.precisions.size())};
+ExpertIndex IndexOf(const StoreDescription& store, int encoder_positions) {
+  return {store.moe_layers, store.experts_per_layer, static_cast<int>(store.precisions.size()), encoder_positions};
 }
 
 }  // namespace
@@ -42,7 +42,7 @@ ExpertCache::ExpertCache(const CacheParts& parts, std::unique_ptr<EvictionPolicy
       whole_layers_(parts.whole_layers),
       largest_record_bytes_(LargestRecordBytes(store_.description())),
       least_bytes_(std::max(size.least_bytes, largest_record_bytes_)),
-      residency_(IndexOf(store_.description())),
+      residency_(IndexOf(store_.description(), parts.encoder_positions)),
       policy_(std::move(policy)),
       learner_(*policy_),
       slots_(residency_, *this),

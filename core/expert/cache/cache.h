@@ -65,6 +65,7 @@ struct CacheParts {
   bool whole_layers = false;       // what nobody chose of a layer is wanted too, after what was chosen
   std::vector<CachedKey> fill;     // begun at once: read into free room while nothing else is read, in this order
   size_t known = 0;                // so many at its beginning were in memory before; once read they are the policy's
+  int encoder_positions = 0;       // ExpertIndex's
 };
 
 // Of an ExpertTable.
@@ -209,7 +210,7 @@ class ExpertCache final : Loader::Listener, SlotOwner {
   absl::StatusOr<Room::Place> MakeBypassRoom(uint64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<Room::Place> MakeAskedRoom(const CachedKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   uint64_t DueAt(LayerId layer) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return turn_.number() + static_cast<uint64_t>(index().Distance(turn_.layer(), layer));
+    return turn_.number() + static_cast<uint64_t>(index().Distance(index().Position(turn_.layer()), index().Position(layer)));
   }
   void KeepGuessed(std::span<const Guess> guesses, int farthest) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void EndGuess(Slot& slot, PrefetchOutcome outcome) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

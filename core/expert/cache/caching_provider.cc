@@ -28,7 +28,7 @@ class Provider final : public CachingProvider {
         recorder_(parts.recorder),
         demand_(parts.store->description().experts_per_layer),
         cache_({*parts.store, *parts.reads, *parts.clock, *parts.allocator, parts.device, parts.trace, options.most_wanted_first,
-                options.whole_layers, std::move(parts.fill), parts.known},
+                options.whole_layers, std::move(parts.fill), parts.known, parts.encoder_positions},
                std::move(parts.policy),
                {options.capacity_bytes, std::max(options.most_bytes, options.capacity_bytes), options.least_bytes},
                {options.queue, options.split_read_bytes, options.checksums}) {}

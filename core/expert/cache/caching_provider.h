@@ -57,6 +57,7 @@ struct ProviderParts {  // all outlive the provider unless owned
   RoutingRecorder* recorder = nullptr;  // may be null
   std::vector<CachedKey> fill;          // read while the disk is idle and the cache has free room, in this order
   size_t known = 0;                     // so many at its beginning were in memory before
+  int encoder_positions = 0;            // ExpertIndex's
 };
 
 // Lends of the cache: what lies there leaves, and until the loan ends the cache is smaller by it. At least one record has to

@@ -25,15 +25,14 @@ class EdgeMoePolicy final : public EvictionPolicy {
  public:
   // `profile` may be null.
   EdgeMoePolicy(const ExpertModelShape& context, Formula formula, const ActivationPaths* profile)
-      : index_(context.moe_layers, context.experts_per_layer, context.precisions),
+      : index_(context.moe_layers, context.experts_per_layer, context.precisions, context.encoder_positions()),
         places_(index_.Places()),
         formula_(formula),
-        encoder_(context.encoder_positions()),
         uses_(index_.size() / index_.precisions()),
         distances_(index_.layers()),
         residents_(index_.size()) {
     if (profile == nullptr) return;
-    for (int position = encoder_; position < index_.layers(); ++position) {
+    for (int position = index_.encoder_positions(); position < index_.layers(); ++position) {
       std::ranges::copy(profile->Frequency(position),
                         uses_.begin() + static_cast<std::ptrdiff_t>(position) * context.experts_per_layer);
     }
@@ -41,7 +40,7 @@ class EdgeMoePolicy final : public EvictionPolicy {
 
   void OnAccess(CachedKey key, const AccessContext&) override {
     const size_t i = index_.Of(key);
-    if (index_.Position(key.layer) >= encoder_) ++uses_[i / index_.precisions()];
+    if (index_.Position(key.layer) >= index_.encoder_positions()) ++uses_[i / index_.precisions()];
     residents_.Touch(i);
   }
   void OnInsert(CachedKey key, uint64_t) override { residents_.Insert(index_.Of(key)); }
@@ -49,7 +48,8 @@ class EdgeMoePolicy final : public EvictionPolicy {
   std::optional<CachedKey> Victim(const Incoming& incoming, absl::FunctionRef<bool(CachedKey)> evictable) override {
     const int current = index_.Position(incoming.current_layer);
     for (int position = 0; position < index_.layers(); ++position) {
-      distances_[position] = formula_ == Formula::kProse ? Ahead(current, position) : Ahead(position, current);
+      distances_[position] =
+          formula_ == Formula::kProse ? index_.Distance(current, position) : index_.Distance(position, current);
     }
     const auto score = [this](uint32_t i) {
       const auto [expert, layer] = places_[i];
@@ -59,19 +59,15 @@ class EdgeMoePolicy final : public EvictionPolicy {
   }
   // The buffer begins with the encoder's experts (III-C2).
   void Popularity(LayerId layer, std::span<float> of_experts) const override {
-    if (index_.Position(layer) < encoder_) std::ranges::fill(of_experts, std::numeric_limits<float>::max());
+    if (index_.Position(layer) < index_.encoder_positions()) {
+      std::ranges::fill(of_experts, std::numeric_limits<float>::max());
+    }
   }
 
  private:
-  // MoE layers from one position on to another: of a decoder's as answers run them, else of all.
-  int Ahead(int from, int to) const {
-    return ExpertIndex::Ahead(from, to, std::min(from, to) < encoder_ ? index_.layers() : index_.layers() - encoder_);
-  }
-
   const ExpertIndex index_;
   const std::vector<ExpertIndex::Place> places_;
   const Formula formula_;
-  const int encoder_;           // MoE layers of it, the first
   std::vector<uint64_t> uses_;  // by expert
   std::vector<int> distances_;  // by layer, while a victim is looked for
   ResidentSet residents_;

@@ -36,12 +36,11 @@ size_t LowestOf(std::span<const float> numbers) {
 class LearnedPolicy final : public EvictionPolicy {
  public:
   explicit LearnedPolicy(const ExpertModelShape& context)
-      : index_(context.moe_layers, context.experts_per_layer, context.precisions),
+      : index_(context.moe_layers, context.experts_per_layer, context.precisions, context.encoder_positions()),
         layers_(static_cast<size_t>(index_.layers())),
         precisions_(static_cast<size_t>(index_.precisions())),
         keys_of_layer_(static_cast<size_t>(index_.experts_per_layer()) * precisions_),
         all_bytes_(AllBytes(context)),
-        encoder_positions_(static_cast<size_t>(context.encoder_positions())),
         chooses_(!HoldsAll(context.capacity_bytes)),
         next_use_(context),
         values_(index_.size(), kAbsent),
@@ -49,7 +48,7 @@ class LearnedPolicy final : public EvictionPolicy {
         candidates_(layers_),
         later_(layers_ + 1) {
     for (size_t distance = 0; distance <= layers_; ++distance) {
-      later_[distance] = NextUse::ValueIn(static_cast<float>(distance) / static_cast<float>(layers_));
+      later_[distance] = NextUse::ValueIn(static_cast<float>(distance) / static_cast<float>(index_.token_layers()));
     }
   }
 
@@ -95,7 +94,7 @@ class LearnedPolicy final : public EvictionPolicy {
       if (lowest.key == kNone) return std::nullopt;
       if (evictable(index_.KeyAt(lowest.key))) {
         // Than a guess is likely to be.
-        const bool needed_sooner = incoming.reason == LoadReason::kPrefetch && lowest.value > later_[layers_];
+        const bool needed_sooner = incoming.reason == LoadReason::kPrefetch && lowest.value > later_[index_.token_layers()];
         return needed_sooner ? std::nullopt : std::optional(index_.KeyAt(lowest.key));
       }
       lowest = LastEvictable(lowest, static_cast<size_t>(&lowest - candidates_.data()), evictable);
@@ -114,7 +113,7 @@ class LearnedPolicy final : public EvictionPolicy {
     }
     std::optional<CachedKey> wish;
     float highest = lowest == kAbsent ? 0 : kWorthMore * lowest;
-    for (size_t position = encoder_positions_; position < layers_; ++position) {
+    for (auto position = static_cast<size_t>(index_.encoder_positions()); position < layers_; ++position) {
       const float later = LaterFrom(here, position);
       for (size_t i = position * keys_of_layer_ + kReferencePrecision; i < (position + 1) * keys_of_layer_; i += precisions_) {
         const float value = next_use_.Value(i / precisions_);
@@ -178,7 +177,7 @@ class LearnedPolicy final : public EvictionPolicy {
 
   // What a value of that layer counts at this one.
   float LaterFrom(size_t here, size_t position) const {
-    return later_[position > here ? position - here : position + layers_ - here];
+    return later_[index_.Distance(static_cast<int>(here), static_cast<int>(position))];
   }
   Candidate LastNeededFrom(size_t here, size_t position) {
     const size_t last = LastNeeded(position);
@@ -220,7 +219,6 @@ class LearnedPolicy final : public EvictionPolicy {
   const size_t precisions_;
   const size_t keys_of_layer_;
   const uint64_t all_bytes_;
-  const size_t encoder_positions_;
   bool chooses_;
   NextUse next_use_;
   std::vector<float> values_;          // by key; of residents

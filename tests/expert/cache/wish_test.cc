@@ -49,6 +49,7 @@ class Wish : public Prefetch {
     parts.policy = std::make_unique<Wishing>(std::move(wanted));
     parts.predictor = std::make_unique<Pace>(paced);
     parts.clock = &clock_;
+    parts.encoder_positions = encoder_positions_;
     ProviderOptions options = Records(4);
     options.queue.idle_piece_bytes = kPageBytes;
     auto provider = MakeProvider(reads_, options, std::move(parts));
@@ -73,6 +74,7 @@ class Wish : public Prefetch {
   static uint64_t Piece(LayerId layer, int expert, int piece) { return At(layer, expert) + piece * kPageBytes; }
 
   FakeClock clock_;
+  int encoder_positions_ = 0;
 };
 
 const CachedKey kWish{kSecond, 6};
@@ -130,6 +132,18 @@ TEST_F(Wish, EndsWithItsLayer) {
     EXPECT_EQ(Outcomes(*provider, PrefetchOutcome::kLate) - late, wanted ? 1u : 0u);
     EXPECT_EQ(Outcomes(*provider, PrefetchOutcome::kCancelled) - given_up, wanted ? 0u : 1u);
   }
+}
+
+// The token after it passes the decoder's layers alone.
+TEST_F(Wish, DoesNotCountAnEncodersLayers) {
+  encoder_positions_ = 1;
+  auto provider = Make({kWish}, 50);
+  RunDemand(*provider, kThird, 5);
+  const uint64_t given_up = Outcomes(*provider, PrefetchOutcome::kCancelled);
+  Routing next(kSecond, {5});
+  provider->Begin(next.Get());
+  Drain(*provider, reads_);
+  EXPECT_EQ(Outcomes(*provider, PrefetchOutcome::kCancelled) - given_up, 1u);
 }
 
 // Nor others, until a token has shown that the store is read.
