@@ -59,9 +59,10 @@ void AddMessage(ChatMessages& messages, const std::string& role, const std::stri
 absl::Status SaveConversation(const std::string& path, const ChatMessages& messages) {
   json list = json::array();
   for (const auto& message : messages) list.push_back(ToJson(message));
+  const std::string text = json{{"messages", list}}.dump(2, ' ', false, json::error_handler_t::replace);
   const std::string unfinished = path + ".unfinished";
   std::ofstream file(unfinished, std::ios::binary | std::ios::trunc);
-  file << json{{"messages", list}}.dump(2) << '\n';
+  file << text << '\n';
   file.close();
   if (!file || std::rename(unfinished.c_str(), path.c_str()) != 0) {
     const absl::Status status = CannotWrite(path);

@@ -72,8 +72,9 @@ class ReadAhead:
         if kib == self.default_kib:
             yield
             return
-        with open(self._note, "w") as file:
+        with open(self._note + ".new", "w") as file:
             file.write(f"{self.device} {self.default_kib}")
+        os.replace(self._note + ".new", self._note)
         self._set(kib)
         try:
             yield

@@ -1,5 +1,8 @@
 #include "core/expert/routing_trace.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -21,6 +24,12 @@ std::string ShapeJson(const RoutingShape& shape) {
   json["experts"] = shape.experts;
   if (shape.expert_bytes > 0) json["expert_bytes"] = shape.expert_bytes;
   return json.dump() + "\n";
+}
+
+// For the owner alone: ids of tokens are their text. A failure shows in the stream.
+void Make(const std::string& path, std::ofstream& stream) {
+  if (const int made = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600); made >= 0) close(made);
+  stream.open(path, std::ios::binary | std::ios::trunc);
 }
 
 }  // namespace
@@ -50,9 +59,9 @@ absl::StatusOr<std::unique_ptr<RoutingRecorder>> RoutingRecorder::Create(const s
     return absl::AlreadyExistsError(StrCat(directory, ": holds a trace already; a new one needs a directory of its own"));
   }
   std::unique_ptr<RoutingRecorder> recorder(new RoutingRecorder(directory, shape, PieceBytes(budget)));
-  recorder->experts_.open(path(shape.wide() ? kTraceExperts16 : kTraceExperts8), std::ios::binary | std::ios::trunc);
-  recorder->probabilities_.open(path(kTraceProbabilities), std::ios::binary | std::ios::trunc);
-  recorder->sequences_index_.open(path(kTraceIndex), std::ios::trunc);
+  Make(path(shape.wide() ? kTraceExperts16 : kTraceExperts8), recorder->experts_);
+  Make(path(kTraceProbabilities), recorder->probabilities_);
+  Make(path(kTraceIndex), recorder->sequences_index_);
   std::ofstream shape_file(path(kTraceShape), std::ios::trunc);
   shape_file << ShapeJson(shape);
   shape_file.close();
@@ -112,6 +121,8 @@ void RoutingRecorder::Write(Sequence& sequence) {
     experts_.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
     probabilities_.write(reinterpret_cast<const char*>(sequence.probabilities.data()), static_cast<std::streamsize>(values));
     sequences_index_ << line.dump() << "\n";
+    // In this order: what a line names is there, whenever the process ends.
+    for (std::ofstream* file : {&experts_, &probabilities_, &sequences_index_}) file->flush();
   }
   tokens_written_ += sequence.tokens.size();
   sequence = {};

@@ -53,7 +53,8 @@ absl::StatusOr<ModelSource> ExamineFolder(const std::string& path) {
   if (!fs::exists(fs::path(path) / "config.json", error)) return NoCheckpoint(path);
   ModelSource source{.path = path, .canonical = fs::canonical(path, error).string()};
   MOED_ASSIGN_OR_RETURN(source.fingerprint, FingerprintOf(FilesIn(path, [](std::string_view extension) {
-                          return extension == ".json" || extension == ".jinja" || extension == ".safetensors";
+                          constexpr std::array<std::string_view, 5> kRead = {".json", ".jinja", ".safetensors", ".model", ".txt"};
+                          return std::ranges::find(kRead, extension) != kRead.end();
                         })));
   return source;
 }

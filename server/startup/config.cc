@@ -67,6 +67,7 @@ absl::Status ReadFile(const std::string& path, std::vector<std::optional<Given>>
     return InvalidArgument("configuration file ", path, ": ", error.what());
   }
   const auto settings = Settings();
+  std::vector<bool> named(settings.size());
   for (const CLI::ConfigItem& item : items) {
     if (!item.parents.empty())
       return InvalidArgument("configuration file ", path, ": [", item.parents.front(), "]: sections are not used");
@@ -76,7 +77,10 @@ absl::Status ReadFile(const std::string& path, std::vector<std::optional<Given>>
                              "\"; allowed are: ", JoinNames(settings, [](const Setting& s) { return s.name; }));
     }
     if (item.inputs.size() != 1) return InvalidArgument("configuration file ", path, ": ", item.name, ": one value is wanted");
-    auto& slot = given[found - settings.begin()];
+    const size_t setting = found - settings.begin();
+    if (named[setting]) return InvalidArgument("configuration file ", path, ": ", found->name, " is given twice");
+    named[setting] = true;
+    auto& slot = given[setting];
     if (!slot.has_value()) slot = Given{item.inputs.front(), StrCat("key ", item.name, " of ", path)};
   }
   return absl::OkStatus();

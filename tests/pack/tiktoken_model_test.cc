@@ -74,6 +74,8 @@ TEST(TiktokenModel, WhatIsNoSuchFileIsNamed) {
   EXPECT_THAT(error("YQ== 0\n", settings), HasSubstr("byte 0 has no token"));
   EXPECT_THAT(error(good, R"({"tokenizer_class": "QWenTokenizer"})"), HasSubstr("tokenizer_class"));
   EXPECT_THAT(error(good, Settings(600).dump()), HasSubstr("added token 601"));
+  EXPECT_THAT(error(good, R"({"tokenizer_class": "TikTokenTokenizer", "added_tokens_decoder": null})"),
+              HasSubstr("added_tokens_decoder of tokenizer_config.json is null"));
 }
 
 TEST(TiktokenModel, AFolderMayHaveIt) {

@@ -73,12 +73,14 @@ TEST_F(PairsTest, WhatIsNoPairIsRefusedWithItsLine) {
     std::string pairs;
     const char* reason;
   };
-  for (const Case& bad : {Case{"Once upon a time", R"(line 1: "source" is missing)"}, Case{good + "{}", R"(line 2: "source" is)"},
-                          Case{R"({"source": [3], "target": []})", R"("target" is missing)"},
-                          Case{R"({"source": [3, -1], "target": [4]})", R"("source" has -1; token ids are from 0 to)"},
-                          Case{R"({"source": [3], "target": [4.5]})", R"("target" has 4.5)"},
-                          Case{R"({"source": [3], "target": [99999999999]})", R"("target" has 99999999999)"},
-                          Case{"", "no pair has a target within 1000 tokens"}}) {
+  for (const Case& bad :
+       {Case{"Once upon a time", R"(line 1: "source" is missing)"}, Case{good + "{}", R"(line 2: "source" is)"},
+        Case{R"({"source": [3], "target": []})", R"("target" is missing)"},
+        Case{R"({"source": [3, -1], "target": [4]})", R"("source" has -1; token ids are from 0 to)"},
+        Case{R"({"source": [3], "target": [4.5]})", R"("target" has 4.5)"},
+        Case{R"({"source": [3], "target": [99999999999]})", R"("target" has 99999999999)"},
+        Case{R"({"source": [3], "target": [)" + std::string(100'000, '[') + std::string(100'000, ']') + "]}", R"("target" has )"},
+        Case{"", "no pair has a target within 1000 tokens"}}) {
     const auto evaluator = Open(bad.pairs);
     EXPECT_EQ(evaluator.status().code(), absl::StatusCode::kInvalidArgument) << bad.pairs;
     EXPECT_THAT(std::string(evaluator.status().message()), HasSubstr(bad.reason));

@@ -63,6 +63,25 @@ TEST(RoutingRecorder, LongSequencesAreWrittenInPieces) {
   EXPECT_EQ(trace->token_ids.back(), TokenId(kTokens - 1));
 }
 
+// Also where the process ends without a word.
+TEST(RoutingRecorder, AnAnswerThatEndedIsThereForItsOwner) {
+  MemoryFolder folder;
+  const RoutingShape shape = TinyShape();
+  auto recorder = RoutingRecorder::Create(folder / "trace", shape, kBudget);
+  ASSERT_TRUE(recorder.ok());
+  Route(**recorder, shape, SequenceId(1), TokenId(5), {{{0, .5f}, {1, .5f}}, {{2, .5f}, {3, .5f}}});
+  Route(**recorder, shape, SequenceId(2), TokenId(6), {{{0, .5f}, {1, .5f}}, {{2, .5f}, {3, .5f}}});
+  (*recorder)->OnSequenceEnd(SequenceId(1));
+  TokenTexts texts;
+  const auto trace = ReadRoutingTrace(folder / "trace", std::nullopt, texts);
+  ASSERT_TRUE(trace.ok()) << trace.status();
+  EXPECT_THAT(trace->token_ids, ElementsAre(TokenId(5)));
+  for (const auto& file : {kTraceExperts8, kTraceProbabilities, kTraceIndex}) {
+    EXPECT_EQ(std::filesystem::status(StrCat(folder / "trace", "/", file)).permissions(),
+              std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+  }
+}
+
 TEST(RoutingRecorder, ATraceThatWasRemovedIsMissed) {
   MemoryFolder folder;
   auto recorder = RoutingRecorder::Create(folder / "trace", TinyShape(), kBudget);

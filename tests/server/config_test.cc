@@ -314,6 +314,8 @@ TEST_F(ConfigTest, ErrorsSayWhatIsAllowedAndWhereItStood) {
   EXPECT_THAT(Error({"--config", unknown}), HasSubstr("unknown key \"polciy\"; allowed are: store, memory-budget"));
   EXPECT_THAT(Error({"--config", File("section.toml", "[cache]\npolicy = \"lru\"\n")}), HasSubstr("sections are not used"));
   EXPECT_THAT(Error({"--config", File("list.toml", "store = [\"a\", \"b\"]\n")}), HasSubstr("one value"));
+  const std::string twice = "store = \"s\"\nthreads = 1\nlog-level = \"off\"\nthreads = 2\n";
+  EXPECT_THAT(Error({"--config", File("twice.toml", twice)}), HasSubstr("threads is given twice"));
   EXPECT_THAT(Error({"--config", File("value.toml", "store = \"s\"\nthreads = 0\n")}), HasSubstr("key threads of "));
 }
 

@@ -208,6 +208,8 @@ class RunCommandTest(RealProgramsTest):
         after = list(self.cache.glob("*.moed"))
         self.assertEqual([len(before), len(after)], [1, 1])
         self.assertNotEqual(before, after)
+        (copy / "spiece.model").write_bytes(b"x")
+        self.assertIn("packing", self.answer(copy).stderr)
         self.assertIn("packing", self.answer(copy, "--expert-formats", "q4").stderr)
         self.assertEqual(len(list(self.cache.glob("*.moed"))), 2)
 

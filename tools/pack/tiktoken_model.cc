@@ -8,6 +8,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_split.h"
+#include "core/base/json_value.h"
 #include "core/base/status.h"
 #include "core/tokenizer/unicode.h"
 #include "nlohmann/json.hpp"
@@ -79,6 +80,9 @@ absl::Status AddNamed(std::string_view settings, size_t first, std::vector<std::
         "tokenizer_class of tokenizer_config.json is not TikTokenTokenizer, Kimi's; others cut texts otherwise");
   }
   const nlohmann::json added = json.value("added_tokens_decoder", nlohmann::json::object());
+  if (!added.is_object()) {
+    return InvalidArgument("added_tokens_decoder of tokenizer_config.json is ", ShownJson(added), ", no object");
+  }
   for (size_t id = first; id < first + kAddedTokens; ++id) {
     const nlohmann::json token = added.value(std::to_string(id), nlohmann::json::object());
     const nlohmann::json content = token.is_object() ? token.value("content", nlohmann::json()) : nlohmann::json();

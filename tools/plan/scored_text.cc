@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "core/base/check.h"
+#include "core/base/json_value.h"
 #include "core/base/status.h"
 #include "core/store/checksum.h"
 #include "nlohmann/json.hpp"
@@ -21,7 +22,7 @@ absl::Status AddIds(const Json& line, const char* name, int vocabulary, std::vec
   }
   for (const Json& id : *ids) {
     const bool known = id.is_number_integer() && id.get<int64_t>() >= 0 && id.get<int64_t>() < vocabulary;
-    if (!known) return InvalidArgument("\"", name, "\" has ", id.dump(), "; token ids are from 0 to ", vocabulary - 1);
+    if (!known) return InvalidArgument("\"", name, "\" has ", ShownJson(id), "; token ids are from 0 to ", vocabulary - 1);
     tokens.push_back(TokenId(id.get<int32_t>()));
   }
   return absl::OkStatus();
