@@ -59,6 +59,8 @@ class ChatTest(OpenAiTestCase):
             return self.ask(turns).choices[0].message.content
 
         plain = answer("A fox.")
+        for kind in ("text", "message"):
+            self.assertEqual(answer("A fox.", type=kind), plain)
         nothing = ("parsed", "id", "cache_control", "provider_specific_fields", "thinking_blocks", "reasoning_details")
         self.assertEqual(answer("A fox.", **{name: {"a": [1]} for name in nothing}), plain)
         text = {"type": "text", "text": "A fox.", "cache_control": {"type": "ephemeral"}, "annotations": []}
@@ -268,6 +270,7 @@ class ChatTest(OpenAiTestCase):
             ({"messages": [{"role": "king", "content": "x"}]}, "messages[0].role"),
             ({"messages": [{"role": "user", "content": [IMAGE]}]}, "messages[0].content[0].type"),
             ({"messages": [{"role": "user", "content": "x", "what": 1}]}, "messages[0].what"),
+            ({"messages": [{"role": "user", "content": "x", "type": "function_call"}]}, "messages[0].type"),
             ({"messages": [{"role": "assistant", "tool_calls": [{"id": 5}]}]}, "messages[0].tool_calls[0].id"),
         ]  # fmt: skip
         for parameters, name in cases:

@@ -67,8 +67,13 @@ absl::Status ApplyToolCalls(const Json& value, ChatMessage& message) {
 
 absl::Status RefuseFunctionCall(const Json& value, ChatMessage&) { return OnlyValue(value, nullptr, "use tool_calls"); }
 absl::Status RefuseAudio(const Json& value, ChatMessage&) { return OnlyValue(value, nullptr, "audio is not understood"); }
+absl::Status CheckType(const Json& value, ChatMessage&) {
+  if (value == "message" || value == "text") return absl::OkStatus();
+  return InvalidArgument(ShownJson(value), " is not understood; understood are: message, text");
+}
 
 constexpr Parameter<ChatMessage> kMessage[] = {
+    {"type", CheckType},  // of clients that send items of /v1/responses, or parts, as messages
     {"role", ApplyString<ChatMessage, &ChatMessage::mutable_role>},
     {"content", ApplyContent},
     {"name", ApplyString<ChatMessage, &ChatMessage::mutable_name>},
