@@ -1,5 +1,6 @@
 """deploy/envoy by the real Envoy in front of three daemons: who is asked, who gets in, what drain, growth and kill cost."""
 
+import json
 import signal
 from concurrent import futures
 from typing import Any
@@ -56,11 +57,18 @@ class SettledFleet(EnvoyCase):
         self.assertEqual(self.completion(envoy)[0], 401)
         self.assertEqual(self.completion(envoy, authorization=f"Bearer {TOKEN}")[0], 200)
         self.assertEqual(self.completion(envoy, x_api_key=TOKEN)[0], 200)
+        self.check_what_needs_no_token(envoy)
         with grpc.secure_channel(envoy.server, tls.credentials()) as channel:
             control = control_pb2_grpc.ControlStub(channel)
             metadata = [("authorization", f"Bearer {TOKEN}")]
             drain = self.code_of(lambda: control.Drain(control_pb2.DrainRequest(), metadata=metadata))
             self.assertEqual(drain, grpc.StatusCode.UNIMPLEMENTED)
+
+    def test_http_has_headers_with_underscores(self) -> None:
+        """Codex sends one."""
+        headers = {"authorization": f"Bearer {TOKEN}", "session_id": "x", "content-type": "application/json"}
+        body = json.dumps({"model": MODEL, "prompt": PROMPT, "max_tokens": 1}).encode()
+        self.assertEqual(self.envoy().ask("POST", "/v1/completions", headers, body)[0], 200)
 
     def test_what_is_logged_is_no_text_token_or_session(self) -> None:
         envoy = self.envoy()

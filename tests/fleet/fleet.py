@@ -23,6 +23,7 @@ TOKEN = "t" * 40
 WAIT_SECONDS = 120
 ENVIRONMENT = {"MOECTL_TOKEN": ""}
 PROMPT = "Once upon a time"
+SITE = "https://chat.example.com"  # whose pages may ask
 
 
 def envoy_program(folder: pathlib.Path) -> pathlib.Path:
@@ -42,7 +43,7 @@ class Box:
             fleet.binaries, *served, *tls, client=(*own, "--token-file", fleet.token_file), environment=ENVIRONMENT
         )
         towards = [f"--server-{flag[2:]}" if flag.startswith("--") else flag for flag in map(str, own)]
-        towards += ["--server-token-file", str(fleet.token_file), "--drain-delay-seconds", "2"]
+        towards += ["--server-token-file", str(fleet.token_file), "--drain-delay-seconds", "2", "--allow-origin", SITE]
         context = ssl.create_default_context(cafile=str(fleet.authority.certificate))
         context.load_cert_chain(fleet.client.certificate, fleet.client.key)
         try:
@@ -118,9 +119,10 @@ class Balancer:
 
     def post(self, path: str, body: Any, **headers: str) -> tuple[int, bytes]:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
-        request = urllib.request.Request(
-            f"https://{self.http}{path}", json.dumps(body).encode(), {"content-type": "application/json", **named}
-        )
+        return self.ask("POST", path, {"content-type": "application/json", **named}, json.dumps(body).encode())
+
+    def ask(self, method: str, path: str, headers: dict[str, str], body: bytes | None = None) -> tuple[int, bytes]:
+        request = urllib.request.Request(f"https://{self.http}{path}", body, headers, method=method)
         try:
             with urllib.request.urlopen(request, timeout=WAIT_SECONDS, context=self.context) as answer:
                 return answer.status, answer.read()
@@ -226,6 +228,16 @@ class FleetTest(RealProgramsTest):
         cls.fleet = Fleet(cls.binaries, cls.folder)
         cls.addClassCleanup(cls.fleet.close)
         cls.fleet.add(3)
+
+    def check_what_needs_no_token(self, balancer: Balancer) -> None:
+        """A browser asks for leave without one; what it asks for then does need one."""
+        chat = "/v1/chat/completions"
+        leave = {"access-control-request-method": "POST", "access-control-request-headers": "authorization"}
+        self.assertEqual(balancer.ask("OPTIONS", chat, {"origin": SITE, **leave})[0], 200)
+        self.assertEqual(balancer.ask("OPTIONS", chat, {"origin": "https://example.com", **leave})[0], 405)
+        self.assertEqual(balancer.ask("OPTIONS", chat, {}, b"{}")[0], 405)
+        for method in ("GET", "POST"):
+            self.assertEqual(balancer.ask(method, chat, {"origin": SITE, **leave})[0], 401)
 
     def balanced(self, balancer: Balancer) -> Any:
         """A client of the balancer."""

@@ -78,6 +78,8 @@ class HaProxyTest(FleetTest):
         body = {"model": "q8-q8", "prompt": PROMPT, "max_tokens": 4}
         for token, expected in ((TOKEN, 200), ("x" * 40, 401)):
             self.assertEqual(balancer.post("/v1/completions", body, x_api_key=token)[0], expected)
+            self.assertEqual(balancer.ask("GET", "/v2", {"x-api-key": token})[0], expected)
+        self.check_what_needs_no_token(balancer)
 
         balancer.process.wait_for(lambda: serves(client), "HAProxy to have checked the daemons")
         talks = [Conversation(client, f"talk-{number}") for number in range(SESSIONS)]
