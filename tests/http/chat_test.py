@@ -337,6 +337,18 @@ class ChatTest(OpenAiTestCase):
             wait_until(lambda: running_requests(daemon) == 0, "the stream to be cancelled", WAIT_SECONDS)
             self.assertLess(int(daemon.json("stats")["stats"]["generated_tokens"]), 1000)
 
+    def test_an_answer_that_the_operator_ends_is_not_asked_for_again(self) -> None:
+        with self.running("--store", self.store, *SLOW) as daemon, front_of(daemon) as front, client_of(front) as client:
+            with client.chat.completions.create(
+                model=MODEL, messages=MESSAGES, max_tokens=1000, stream=True, extra_body={"ignore_eos": True}
+            ) as stream:
+                daemon.moectl("abort", next(stream).id)
+                with self.assertRaises(openai.APIError) as caught:
+                    for _ in stream:
+                        pass
+            self.assertEqual((caught.exception.code, caught.exception.type), ("cancelled", "invalid_request_error"))
+            self.assertIn("aborted", caught.exception.message)
+
     def test_many_streams_at_once(self) -> None:
         expected = self.ask().choices[0].message.content
 

@@ -368,6 +368,15 @@ class ResponsesTest(ConversationTest):
         # The daemon gives back the room of a long text after it has answered.
         wait_until(lambda: self.front.post("/v1/responses", self.asked())[0] == 200, "room for the next text", WAIT_SECONDS)
 
+    def test_an_answer_that_the_operator_ends_is_not_asked_for_again(self) -> None:
+        with self.running("--store", self.store, *SLOW) as daemon, front_of(daemon) as front, client_of(front) as client:
+            wanted = self.asked(max_output_tokens=1000, stream=True, extra_body={"ignore_eos": True})
+            with client.responses.create(**wanted) as stream:
+                daemon.moectl("abort", next(stream).response.id)
+                *_, last = stream
+            self.assertEqual((last.type, last.response.error.code), ("response.failed", "invalid_prompt"))
+            self.assertIn("aborted", last.response.error.message)
+
     def test_a_client_that_goes_away_ends_its_request(self) -> None:
         with self.running("--store", self.store, *SLOW) as daemon, front_of(daemon) as front, client_of(front) as client:
             wanted = self.asked(max_output_tokens=1000, stream=True, extra_body={"ignore_eos": True})

@@ -117,6 +117,7 @@ class SilenceTest(RealProgramsTest):
         for refusal, code in (
             ((invalid, "messages: too long", beyond), "context_length_exceeded"),
             ((invalid, "messages: no such role", ()), "invalid_prompt"),
+            ((grpc.StatusCode.CANCELLED, "aborted by Control.Abort", ()), "invalid_prompt"),
             ((grpc.StatusCode.UNAVAILABLE, "the daemon is ending", ()), "server_error"),
         ):
             self.daemon.refuses = refusal
@@ -125,10 +126,13 @@ class SilenceTest(RealProgramsTest):
                 self.assertEqual((failed["type"], failed["response"]["error"]["code"]), ("response.failed", code))
 
     def test_what_fails_before_has_a_status(self) -> None:
-        self.daemon.fails = True
-        self.addCleanup(setattr, self.daemon, "fails", False)
+        self.addCleanup(setattr, self.daemon, "refuses", ())
         self.daemon.speaks.set()
-        self.assertEqual(self.front.post("/v1/chat/completions", {"model": "m", "stream": True, "messages": SAID})[0], 503)
+        for code, status in ((grpc.StatusCode.UNAVAILABLE, 503), (grpc.StatusCode.CANCELLED, 499)):
+            self.daemon.refuses = (code, "the daemon is ending", ())
+            for path, body, _ in FORMS:
+                told, answer = self.front.post(path, {"model": "m", "stream": True, **body})
+                self.assertEqual((told, answer["error"]["message"]), (status, "the daemon is ending"), path)
 
 
 if __name__ == "__main__":

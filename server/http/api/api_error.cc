@@ -26,6 +26,7 @@ constexpr StatusRow kStatuses[] = {
     {grpc::StatusCode::ALREADY_EXISTS, 409, "conflict"},
     {grpc::StatusCode::ABORTED, 409, "conflict"},
     {grpc::StatusCode::RESOURCE_EXHAUSTED, 429, "rate_limit_exceeded"},
+    {grpc::StatusCode::CANCELLED, 499, "cancelled"},  // by the operator, who does not want it sent again
     {grpc::StatusCode::UNIMPLEMENTED, 501, "not_implemented"},
     {grpc::StatusCode::UNAVAILABLE, 503, "unavailable"},
     {grpc::StatusCode::DEADLINE_EXCEEDED, 504, "timeout"},

@@ -170,6 +170,7 @@ grpc::Status InferenceStatus(const ApiError& error) {
       {409, grpc::StatusCode::ABORTED},
       {413, grpc::StatusCode::RESOURCE_EXHAUSTED},
       {429, grpc::StatusCode::RESOURCE_EXHAUSTED},
+      {499, grpc::StatusCode::CANCELLED},
       {503, grpc::StatusCode::UNAVAILABLE},
       {504, grpc::StatusCode::DEADLINE_EXCEEDED},
   };

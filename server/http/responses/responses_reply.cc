@@ -56,11 +56,12 @@ Json ResponseUsage(const moe::v1::Usage& usage) {
           {"total_tokens", usage.prompt_tokens() + usage.completion_tokens()}};
 }
 
-// OpenAI's. Clients send a request again after most of them, but not where it is the request that is wrong.
+// OpenAI's. Clients send a request again after most of them, but not where it is the request that is wrong, or that was
+// cancelled.
 std::string_view ResponseErrorCode(const ApiError& error) {
-  constexpr int kBadRequest = 400, kTooManyRequests = 429;
+  constexpr int kBadRequest = 400, kTooManyRequests = 429, kCancelled = 499;
   if (error.beyond_context) return "context_length_exceeded";
-  if (error.status == kBadRequest) return "invalid_prompt";
+  if (error.status == kBadRequest || error.status == kCancelled) return "invalid_prompt";
   return error.status == kTooManyRequests ? "rate_limit_exceeded" : "server_error";
 }
 

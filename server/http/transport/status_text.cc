@@ -26,6 +26,7 @@ constexpr StatusRow kStatuses[] = {
     {415, "Unsupported Media Type"},
     {429, "Too Many Requests"},
     {431, "Request Header Fields Too Large"},
+    {499, "Request Cancelled"},  // of no RFC
     {500, "Internal Server Error"},
     {501, "Not Implemented"},
     {503, "Service Unavailable"},
