@@ -350,6 +350,21 @@ class CallsTest(ScriptedDaemonTest):
                     self.assertEqual(status, 200, answer)
                     self.assertEqual(self.daemon.request.format, pb.OutputFormat(**wanted))
 
+    def test_the_length_has_two_names_that_say_the_same(self) -> None:
+        for path, request in HELD_REQUESTS:
+            nothing_said = 16 if path == "/v1/completions" else 0
+            lengths: tuple[tuple[dict[str, int], int], ...] = (
+                ({}, nothing_said),
+                ({"max_tokens": 5}, 5),
+                ({"max_completion_tokens": 5}, 5),
+                ({"max_completion_tokens": 5, "max_tokens": 5}, 5),
+            )
+            for parameters, wanted in lengths:
+                with self.subTest(path, **parameters):
+                    status, answer = self.front.post(path, {**request, **parameters})
+                    self.assertEqual(status, 200, answer)
+                    self.assertEqual(self.daemon.request.stopping.max_new_tokens, wanted)
+
     def test_an_answer_is_held_to_one_thing(self) -> None:
         json_object = {"type": "json_object"}
         refused: tuple[tuple[dict[str, Any], str, str], ...] = (

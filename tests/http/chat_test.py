@@ -234,7 +234,7 @@ class ChatTest(OpenAiTestCase):
             ({"n": 0}, "n"),
             ({"temperature": -1}, "temperature"),
             ({"max_completion_tokens": 0}, "max_completion_tokens"),
-            ({"max_tokens": 5, "max_completion_tokens": 5}, "max_tokens"),
+            ({"max_tokens": 5, "max_completion_tokens": 6}, "max_tokens"),
             ({"max_tokens": 0}, "max_tokens"),
             ({"top_logprobs": 21, "logprobs": True}, "top_logprobs"),
             ({"top_logprobs": 2}, "top_logprobs"),
@@ -313,6 +313,7 @@ class ChatTest(OpenAiTestCase):
                         "continue_final_message": False, "spaces_between_special_tokens": True},
         )  # fmt: skip
         self.assertEqual(same.choices[0].message.content, text)
+        self.assertEqual(self.ask(max_tokens=24, max_completion_tokens=24).choices[0].message.content, text)
         for greedy in ({"top_p": 0}, {"extra_body": {"min_p": 1}}):
             self.assertEqual(self.ask(temperature=1, **greedy).choices[0].message.content, text)
 

@@ -159,6 +159,8 @@ class CompletionsTest(OpenAiTestCase):
             ({"max_tokens": 0}, "max_tokens"),
             ({"max_tokens": 1.5}, "max_tokens"),
             ({"max_tokens": 1 << 40}, "max_tokens"),
+            ({"extra_body": {"max_completion_tokens": 23}}, "max_completion_tokens"),  # beside a max_tokens of 24
+            ({"max_tokens": None, "extra_body": {"max_completion_tokens": -1}}, "max_completion_tokens"),
             ({"logprobs": 21}, "logprobs"),
             ({"seed": 1.5}, "seed"),
             ({"stop": ["x"] * 17}, "stop"),

@@ -44,6 +44,7 @@ struct AnswerOptions {
   SessionOptions session;
   moe::v1::OutputFormat format;            // nothing set: any text
   std::string_view format_parameter = "";  // a literal: which of several said it
+  std::string_view length_parameter = "";  // likewise, of stopping.max_new_tokens
 };
 
 // Fills what the daemon's requests have in common.

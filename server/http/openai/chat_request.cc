@@ -15,19 +15,6 @@ absl::Status ApplyToolChoice(const Json& value, ChatDraft& draft) {
   return ReadToolChoice(value, Layout::kNested, *draft.request.mutable_tool_choice(), draft.allowed_tools);
 }
 
-// Of two names for one thing.
-absl::Status ApplyMaxTokens(const Json& value, ChatDraft& draft) {
-  if (draft.stopping.has_max_new_tokens()) return InvalidArgument("max_tokens and max_completion_tokens are one thing: give one");
-  MOED_ASSIGN_OR_RETURN(const int32_t tokens, Int32Of(value));
-  draft.stopping.set_max_new_tokens(tokens);
-  return absl::OkStatus();
-}
-absl::Status ApplyOldMaxTokens(const Json& value, ChatDraft& draft) {
-  MOED_RETURN_IF_ERROR(ApplyMaxTokens(value, draft));
-  draft.max_tokens_name = "max_tokens";
-  return absl::OkStatus();
-}
-
 absl::Status ApplyLogprobs(const Json& value, ChatDraft& draft) {
   MOED_ASSIGN_OR_RETURN(const bool logprobs, BoolOf(value));
   draft.response.set_logprobs(logprobs);
@@ -58,8 +45,6 @@ constexpr Parameter<ChatDraft> kParameters[] = {
     {"messages", ApplyMessages},
     {"tools", ApplyTools},
     {"tool_choice", ApplyToolChoice},
-    {"max_completion_tokens", ApplyMaxTokens},
-    {"max_tokens", ApplyOldMaxTokens},
     {"logprobs", ApplyLogprobs},
     {"reasoning_effort", ApplyReasoningEffort},
     {"modalities", ApplyModalities},
@@ -94,7 +79,7 @@ std::span<const Parameter<ChatDraft>> ChatParameters() { return kParameters; }
 std::vector<FieldName> ChatFieldNames(const ChatDraft& draft) {
   std::vector<FieldName> names = TextFormatNames(draft);
   names.insert(names.end(), std::begin(kFieldNames), std::end(kFieldNames));
-  names.push_back({"max_new_tokens", draft.max_tokens_name});
+  names.push_back({"max_new_tokens", LengthName(draft)});
   return names;
 }
 

@@ -13,9 +13,7 @@
 
 namespace moed::http {
 
-struct ChatDraft : ConversationDraft {
-  std::string_view max_tokens_name = "max_completion_tokens";  // the one of its two that was given
-};
+using ChatDraft = ConversationDraft;
 
 // Beside those of conversations.
 std::span<const Parameter<ChatDraft>> ChatParameters();

@@ -33,6 +33,20 @@ absl::Status ApplyN(const Json& value, AnswerOptions& options) {
   return InvalidArgument(options.choices, " is not in [1, ", kMostChoices, "]");
 }
 
+// Of two names for one thing.
+constexpr std::string_view kMaxTokens = "max_tokens", kMaxCompletionTokens = "max_completion_tokens";
+template <const std::string_view& kParameter>
+absl::Status ApplyMaxTokens(const Json& value, AnswerOptions& options) {
+  MOED_ASSIGN_OR_RETURN(const int32_t tokens, Int32Of(value));
+  if (options.stopping.has_max_new_tokens() && options.stopping.max_new_tokens() != tokens) {
+    return InvalidArgument(tokens, " is not the same as ", options.length_parameter, ", ", options.stopping.max_new_tokens(),
+                           ": give one of them");
+  }
+  options.stopping.set_max_new_tokens(tokens);
+  options.length_parameter = kParameter;
+  return absl::OkStatus();
+}
+
 // Of beams, which are not offered.
 absl::Status ApplyUseBeamSearch(const Json& value, AnswerOptions&) { return OnlyValue(value, false, "no beams are searched"); }
 absl::Status ApplyLengthPenalty(const Json& value, AnswerOptions&) { return OnlyValue(value, 1, "no beams are searched"); }
@@ -46,6 +60,8 @@ constexpr Parameter<AnswerOptions> kParameters[] = {
     {"stream", ApplyStream},
     {"stream_options", ApplyStreamOptions},
     {"n", ApplyN},
+    {kMaxTokens, ApplyMaxTokens<kMaxTokens>},
+    {kMaxCompletionTokens, ApplyMaxTokens<kMaxCompletionTokens>},
     {"user", nullptr},
     // vLLM's, whose clients send what they are anyway.
     {"use_beam_search", ApplyUseBeamSearch},
@@ -63,6 +79,10 @@ std::span<const Parameter<AnswerOptions>> CommonParameters() {
     return rows;
   }();
   return all;
+}
+
+std::string_view LengthName(const AnswerOptions& options) {
+  return options.length_parameter.empty() ? kMaxTokens : options.length_parameter;
 }
 
 absl::Status CheckChoices(const AnswerOptions& options, size_t prompts) {

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <span>
+#include <string_view>
 
 #include "absl/status/status.h"
 #include "server/http/api/answer.h"
@@ -11,6 +12,8 @@
 namespace moed::http {
 
 std::span<const Parameter<AnswerOptions>> CommonParameters();
+// How max_new_tokens is called: as it was given.
+std::string_view LengthName(const AnswerOptions& options);
 
 // Of all prompts of a request together; OpenAI's for one.
 inline constexpr int kMostChoices = 128;

@@ -38,12 +38,6 @@ absl::Status ApplyPrompt(const Json& value, CompletionDraft& draft) {
   return ReadElements(value, [&](const Json& prompt) { return TakePrompt(prompt, draft.prompts.emplace_back()); });
 }
 
-absl::Status ApplyMaxTokens(const Json& value, CompletionDraft& draft) {
-  MOED_ASSIGN_OR_RETURN(const int32_t tokens, Int32Of(value));
-  draft.stopping.set_max_new_tokens(tokens);
-  return absl::OkStatus();
-}
-
 absl::Status ApplyLogprobs(const Json& value, CompletionDraft& draft) {
   MOED_ASSIGN_OR_RETURN(const int32_t alternatives, Int32Of(value));
   draft.response.set_logprobs(true);
@@ -72,18 +66,12 @@ absl::Status ApplySuffix(const Json& value, CompletionDraft&) {
 }
 
 constexpr Parameter<CompletionDraft> kParameters[] = {
-    {"prompt", ApplyPrompt},
-    {"max_tokens", ApplyMaxTokens},
-    {"logprobs", ApplyLogprobs},
-    {"echo", ApplyEcho},
-    {"best_of", ApplyBestOf},
-    {"suffix", ApplySuffix},
-    {"add_special_tokens", ApplyAddSpecialTokens},  // vLLM's name
+    {"prompt", ApplyPrompt},  {"logprobs", ApplyLogprobs}, {"echo", ApplyEcho},
+    {"best_of", ApplyBestOf}, {"suffix", ApplySuffix},     {"add_special_tokens", ApplyAddSpecialTokens},  // vLLM's name
 };
 
 constexpr FieldName kFieldNames[] = {
-    {"max_new_tokens", "max_tokens"}, {"min_new_tokens", "min_tokens"},
-    {"stop_strings", "stop"},         {"include_stop_string", "include_stop_str_in_output"},
+    {"min_new_tokens", "min_tokens"}, {"stop_strings", "stop"},    {"include_stop_string", "include_stop_str_in_output"},
     {"top_logprobs", "logprobs"},     {"prompt_logprobs", "echo"},
 };
 
@@ -100,14 +88,15 @@ std::span<const Parameter<CompletionDraft>> CompletionParameters() { return kPar
 std::vector<FieldName> CompletionFieldNames(const CompletionDraft& draft) {
   std::vector<FieldName> names = TextFormatNames(draft);
   names.insert(names.end(), std::begin(kFieldNames), std::end(kFieldNames));
+  names.push_back({"max_new_tokens", LengthName(draft)});
   return names;
 }
 
 absl::StatusOr<CompletionDraft> ReadCompletion(const std::string& body) {
   MOED_ASSIGN_OR_RETURN(const Json json, ParseJson(body));
   CompletionDraft draft;
-  draft.stopping.set_max_new_tokens(kDefaultMaxTokens);
   MOED_RETURN_IF_ERROR(ReadParameters(json, CompletionParameters(), CommonParameters(), draft));
+  if (!draft.stopping.has_max_new_tokens()) draft.stopping.set_max_new_tokens(kDefaultMaxTokens);
   if (draft.prompts.empty()) return InvalidArgument("prompt: missing");
   MOED_RETURN_IF_ERROR(CheckChoices(draft, draft.prompts.size()));
   if (draft.best_of.value_or(draft.choices) != draft.choices) {
