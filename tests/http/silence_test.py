@@ -69,6 +69,7 @@ class SilenceTest(RealProgramsTest):
         with self.front.stream(path, {"model": "m", "stream": True, **body}) as answer:
             self.assertEqual((answer.status, answer.getheader("moe-queue-position")), (200, "7"))
             self.assertEqual(answer.getheader("content-type"), "text/event-stream; charset=utf-8")
+            self.assertEqual(answer.getheader("x-accel-buffering"), "no", "or nginx keeps it")
             self.assertEqual(answer.read(2 * len(ping)), 2 * ping)
             self.daemon.speaks.set()
             return answer.read()

@@ -24,6 +24,7 @@ void Connection::Reply(HttpReply reply) {
 
 void Connection::StartStream(std::string content_type, std::vector<Header> headers) {
   headers.push_back({"cache-control", "no-store"});
+  headers.push_back({"x-accel-buffering", "no"});  // nginx, too, passes each part on as it comes
   asio::dispatch(stream_.socket().get_executor(),
                  [self = shared_from_this(), content_type = std::move(content_type), headers = std::move(headers)] {
                    if (self->state_ != State::kAnswering) return;
