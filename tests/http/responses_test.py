@@ -353,6 +353,8 @@ class ResponsesTest(ConversationTest):
                 self.ask(**{"given": parameters.pop("input", QUESTION), **parameters})
             self.assertEqual(caught.exception.param, name, caught.exception.message)
             self.assertTrue(caught.exception.body["message"].startswith(f"{name}: "), caught.exception.message)
+        with self.assertRaisesRegex(openai.BadRequestError, "nothing is kept.*send the items themselves.*store: false"):
+            self.ask([{"type": "item_reference", "id": "msg_1"}])
         with self.assertRaises(openai.NotFoundError):
             self.client.responses.create(**{**self.asked(), "model": "gpt-4o"})
         with self.assertRaises(openai.NotFoundError):

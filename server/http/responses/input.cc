@@ -121,6 +121,10 @@ constexpr TypedObject<Item> kItems[] = {{"message", kMessage, kNeededInMessage},
                                         {"reasoning", kReasoning, {}}};
 
 absl::Status ReadItem(const Json& json, Item& item) {
+  if (json.is_object() && json.value("type", Json()) == "item_reference") {
+    return InvalidArgument(".type: nothing is kept of answers that an item_reference could name; send the items themselves, ",
+                           "as clients do that are told store: false");
+  }
   const bool is_message = json.is_object() && HasMember(json, "role") && !HasMember(json, "type");
   return is_message ? ReadTyped(json, item.type, kItems, item) : ReadTyped(json, kItems, item);
 }
