@@ -334,6 +334,8 @@ class CallsTest(ScriptedDaemonTest):
         held = (
             ({"response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}}, {"json_schema": text}),
             ({"response_format": {"type": "json_object"}}, {"json_object": True}),
+            ({"response_format": {"type": "json_object", "schema": schema}}, {"json_schema": text}),
+            ({"response_format": {"type": "json_schema", "schema": schema}}, {"json_schema": text}),
             ({"response_format": {"type": "text"}, "guided_regex": "[0-9]+"}, {"regex": "[0-9]+"}),
             ({"structured_outputs": {"regex": "[0-9]+", "json": None}}, {"regex": "[0-9]+"}),
             ({"structured_outputs": {"choice": choice}}, {"regex": escaped}),
@@ -367,10 +369,13 @@ class CallsTest(ScriptedDaemonTest):
 
     def test_an_answer_is_held_to_one_thing(self) -> None:
         json_object = {"type": "json_object"}
+        twice = {**json_object, "json_schema": {"schema": {}}, "schema": {}}
         refused: tuple[tuple[dict[str, Any], str, str], ...] = (
             ({"guided_regex": "a", "guided_choice": ["b"]}, "guided_choice", "one thing, which guided_regex says already"),
             ({"response_format": json_object, "guided_json": {}}, "guided_json", "which response_format says already"),
             ({"structured_outputs": {"regex": "a", "choice": ["b"]}}, "structured_outputs.choice", "structured_outputs.regex"),
+            ({"response_format": twice}, "response_format.schema", "there is a schema already"),
+            ({"response_format": {**json_object, "schema": 5}}, "response_format.schema", "no JSON schema"),
             ({"structured_outputs": {}}, "structured_outputs", "wanted is one of regex, choice, json, json_object"),
             ({"structured_outputs": {"grammar": "a"}}, "structured_outputs.grammar", "unknown parameter"),
             ({"structured_outputs": {"json_object": False}}, "structured_outputs.json_object", "false would say nothing"),

@@ -105,11 +105,12 @@ class MessagesTest(ConversationTest):
         self.assertEqual(self.ask(turns, tools=[TOOL], tool_choice={"type": "none"}).stop_reason, "max_tokens")
 
     def test_a_schema_is_kept(self) -> None:
-        answer = self.ask(
-            max_tokens=400, thinking={"type": "disabled"}, output_config={"format": {"type": "json_schema", "schema": SCHEMA}}
-        )
-        self.assertEqual(answer.stop_reason, "end_turn")
-        self.assertIn(json.loads(answer.content[0].text)["animal"], ("fox", "cat"))
+        held = {"type": "json_schema", "schema": SCHEMA}
+        beta = {"extra_body": {"output_format": held}}  # its name before
+        for parameters in ({"output_config": {"format": held}}, beta):
+            answer = self.ask(max_tokens=400, thinking={"type": "disabled"}, **parameters)
+            self.assertEqual(answer.stop_reason, "end_turn")
+            self.assertIn(json.loads(answer.content[0].text)["animal"], ("fox", "cat"))
 
     def test_thinking_is_a_block_of_its_own(self) -> None:
         thinking = {"type": "enabled", "budget_tokens": 1024}
@@ -169,11 +170,15 @@ class MessagesTest(ConversationTest):
             self.ask([{"role": "user", "content": [{"type": "text", "text": None}]}])
 
     def test_what_is_wrong_is_named(self) -> None:
+        held = {"type": "json_schema", "schema": SCHEMA}
         image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "x"}}
         cases: list[tuple[dict[str, Any], str]] = [
             ({"max_tokens": 0}, "max_tokens"),
             ({"extra_body": {"temperature": -1}}, "temperature"),
             ({"output_config": {"format": {"type": "json_schema", "schema": {"not": {}}}}}, "output_config.format.schema"),
+            ({"extra_body": {"output_format": {"type": "json_schema", "schema": {"not": {}}}}}, "output_format.schema"),
+            ({"extra_body": {"output_format": {"type": "text"}}}, "output_format.type"),
+            ({"output_config": {"format": held}, "extra_body": {"output_format": held}}, "output_format"),
             ({"messages": [{"role": "user", "content": [image]}]}, "messages[0].content[0].type"),
             ({"messages": [{"role": "king", "content": "x"}]}, "messages[0].role"),
             ({"messages": [*MESSAGES, {"role": "assistant", "content": "It"}]}, "messages"),

@@ -17,11 +17,12 @@ void HandleMessages(Daemon& daemon, const ModelNames& models, const std::shared_
 void HandleCountTokens(Daemon& daemon, const ModelNames& models, const std::shared_ptr<Exchange>& exchange) {
   auto draft = ReadCountRequest(std::exchange(exchange->request().body, {}));
   if (!draft.ok()) return exchange->Reply(AnthropicError(ErrorOf(draft.status())));
+  auto names = MessagesFieldNames(*draft);
   CountTokens(daemon, models, exchange,
               {.model = std::move(draft->model),
                .conversation = std::move(draft->request),
                .error = AnthropicError,
-               .error_of = [](const grpc::Status& status) { return ErrorOf(status, MessagesFieldNames()); },
+               .error_of = [names = std::move(names)](const grpc::Status& status) { return ErrorOf(status, names); },
                .reply = [](int32_t tokens) -> HttpReply {
                  return {.body = Dumped({{"input_tokens", tokens}})};
                }});

@@ -2,10 +2,10 @@
 
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "core/base/status.h"
 #include "server/http/anthropic/error.h"
-#include "server/http/anthropic/messages_request.h"
 
 namespace moed::http {
 namespace {
@@ -50,7 +50,8 @@ std::string EventOf(const Json& json) {
 
 class MessagesWriter final : public AnswerWriter<ChatResponse> {
  public:
-  explicit MessagesWriter(AnswerIdentity identity) : identity_(std::move(identity)) {}
+  MessagesWriter(AnswerIdentity identity, const MessagesDraft& draft)
+      : identity_(std::move(identity)), field_names_(MessagesFieldNames(draft)) {}
 
   std::string Events(const ChatResponse& message) override {
     std::string events;
@@ -76,7 +77,7 @@ class MessagesWriter final : public AnswerWriter<ChatResponse> {
   std::string Ping() override { return EventOf({{"type", "ping"}}); }
 
   std::string ErrorEvent(const grpc::Status& status) override {
-    return EventOf(AnthropicErrorJson(ErrorOf(status, MessagesFieldNames())));
+    return EventOf(AnthropicErrorJson(ErrorOf(status, field_names_)));
   }
 
   HttpReply Whole(const ChatResponse& answer) override {
@@ -93,7 +94,7 @@ class MessagesWriter final : public AnswerWriter<ChatResponse> {
     return {.body = Dumped(message)};
   }
 
-  HttpReply Error(const grpc::Status& status) override { return AnthropicError(ErrorOf(status, MessagesFieldNames())); }
+  HttpReply Error(const grpc::Status& status) override { return AnthropicError(ErrorOf(status, field_names_)); }
 
  private:
   enum class Kind { kNone, kThinking, kText, kTool };
@@ -138,6 +139,7 @@ class MessagesWriter final : public AnswerWriter<ChatResponse> {
   }
 
   const AnswerIdentity identity_;
+  const std::vector<FieldName> field_names_;
   bool begun_ = false;
   Kind open_ = Kind::kNone;  // the block that is being written
   int call_ = -1;            // of kTool
@@ -146,8 +148,8 @@ class MessagesWriter final : public AnswerWriter<ChatResponse> {
 
 }  // namespace
 
-std::unique_ptr<AnswerWriter<ChatResponse>> MakeMessagesWriter(AnswerIdentity identity, const AnswerOptions&) {
-  return std::make_unique<MessagesWriter>(std::move(identity));
+std::unique_ptr<AnswerWriter<ChatResponse>> MakeMessagesWriter(AnswerIdentity identity, const MessagesDraft& draft) {
+  return std::make_unique<MessagesWriter>(std::move(identity), draft);
 }
 
 }  // namespace moed::http

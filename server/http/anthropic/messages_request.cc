@@ -1,5 +1,6 @@
 #include "server/http/anthropic/messages_request.h"
 
+#include <iterator>
 #include <utility>
 
 #include "server/http/anthropic/content.h"
@@ -118,15 +119,20 @@ absl::Status ApplyOutputSchema(const Json& value, OutputDraft& draft) {
 }
 constexpr Parameter<OutputDraft> kOutputFormat[] = {{"type", ApplyOutputType}, {"schema", ApplyOutputSchema}};
 
+// The first is the name that it had in Anthropic's beta.
+constexpr std::string_view kBetaFormat = "output_format", kConfigFormat = "output_config.format";
+template <const std::string_view& kParameter>
 absl::Status ApplyOutputFormat(const Json& value, MessagesDraft& draft) {
   OutputDraft format;
   MOED_RETURN_IF_ERROR(ReadMembers(value, kOutputFormat, format));
   if (format.schema.empty()) return InvalidArgument(".schema: missing");
+  if (!draft.format_parameter.empty()) return InvalidArgument("the same as ", draft.format_parameter, ": give one of them");
   draft.format.set_json_schema(std::move(format.schema));
+  draft.format_parameter = kParameter;
   return absl::OkStatus();
 }
 absl::Status ApplyEffort(const Json& value, MessagesDraft& draft) { return ReadReasoningEffort(value, draft); }
-constexpr Parameter<MessagesDraft> kOutput[] = {{"format", ApplyOutputFormat}, {"effort", ApplyEffort}};
+constexpr Parameter<MessagesDraft> kOutput[] = {{"format", ApplyOutputFormat<kConfigFormat>}, {"effort", ApplyEffort}};
 absl::Status ApplyOutputConfig(const Json& value, MessagesDraft& draft) { return ReadMembers(value, kOutput, draft); }
 
 absl::Status ApplyTemplateVariables(const Json& value, MessagesDraft& draft) { return ReadTemplateVariables(value, draft); }
@@ -179,6 +185,7 @@ constexpr Parameter<MessagesDraft> kParameters[] = {
     {"tool_choice", ApplyToolChoice},
     {"thinking", ApplyThinking},
     {"output_config", ApplyOutputConfig},
+    {kBetaFormat, ApplyOutputFormat<kBetaFormat>},
     {"metadata", nullptr},
     {"service_tier", nullptr},
     {"cache_control", nullptr},
@@ -193,13 +200,8 @@ constexpr Parameter<MessagesDraft> kParameters[] = {
 };
 
 constexpr FieldName kFieldNames[] = {
-    {"max_new_tokens", "max_tokens"},
-    {"stop_strings", "stop_sequences"},
-    {"template_variables", "chat_template_kwargs"},
-    {"format", "output_config.format"},
-    {"json_schema", "output_config.format.schema"},
-    {"kind", "tool_choice.type"},
-    {"tool_choice.name", "tool_choice.name"},
+    {"max_new_tokens", "max_tokens"}, {"stop_strings", "stop_sequences"},       {"template_variables", "chat_template_kwargs"},
+    {"kind", "tool_choice.type"},     {"tool_choice.name", "tool_choice.name"},
 };
 
 absl::StatusOr<MessagesDraft> Read(const std::string& body) {
@@ -217,7 +219,13 @@ absl::StatusOr<MessagesDraft> Read(const std::string& body) {
 }  // namespace
 
 std::span<const Parameter<MessagesDraft>> MessagesParameters() { return kParameters; }
-std::span<const FieldName> MessagesFieldNames() { return kFieldNames; }
+std::vector<FieldName> MessagesFieldNames(const MessagesDraft& draft) {
+  const bool beta = draft.format_parameter == kBetaFormat;
+  std::vector<FieldName> names(std::begin(kFieldNames), std::end(kFieldNames));
+  names.push_back({"format", beta ? kBetaFormat : kConfigFormat});
+  names.push_back({"json_schema", beta ? "output_format.schema" : "output_config.format.schema"});
+  return names;
+}
 
 absl::StatusOr<MessagesDraft> ReadMessagesRequest(const std::string& body) {
   MOED_ASSIGN_OR_RETURN(MessagesDraft draft, Read(body));

@@ -3,6 +3,7 @@
 
 #include <span>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "server/http/api/api_error.h"
@@ -16,8 +17,8 @@ struct MessagesDraft : ConversationOptions {
 };
 
 std::span<const Parameter<MessagesDraft>> MessagesParameters();
-// The daemon's fields that have another name here.
-std::span<const FieldName> MessagesFieldNames();
+// The daemon's fields that have another name in this request.
+std::vector<FieldName> MessagesFieldNames(const MessagesDraft& draft);
 
 // Of the body's text. INVALID_ARGUMENT about a parameter begins with it.
 absl::StatusOr<MessagesDraft> ReadMessagesRequest(const std::string& body);

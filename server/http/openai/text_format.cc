@@ -24,6 +24,7 @@ absl::Status ApplyFormatType(const Json& value, FormatDraft& draft) {
 }
 absl::Status ApplySchema(const Json& value, FormatDraft& draft) {
   if (!value.is_object()) return InvalidArgument(ShownJson(value), " is no JSON schema, which is an object");
+  if (!draft.schema.empty()) return InvalidArgument("there is a schema already");
   draft.schema = value.dump();
   return absl::OkStatus();
 }
@@ -33,7 +34,8 @@ absl::Status ApplySchemaStrict(const Json& value, FormatDraft&) {
 constexpr Parameter<FormatDraft> kSchema[] = {
     {"name", nullptr}, {"description", nullptr}, {"schema", ApplySchema}, {"strict", ApplySchemaStrict}};
 absl::Status ApplyJsonSchema(const Json& value, FormatDraft& draft) { return ReadMembers(value, kSchema, draft); }
-constexpr Parameter<FormatDraft> kNestedFormat[] = {{"type", ApplyFormatType}, {"json_schema", ApplyJsonSchema}};
+constexpr Parameter<FormatDraft> kNestedFormat[] = {
+    {"type", ApplyFormatType}, {"json_schema", ApplyJsonSchema}, {"schema", ApplySchema}};  // the last as Fireworks has it
 constexpr Parameter<FormatDraft> kFlatFormat[] = {{"type", ApplyFormatType}, kSchema[0], kSchema[1], kSchema[2], kSchema[3]};
 
 absl::Status ReadNestedFormat(const Json& value, OutputFormat& format) { return ReadTextFormat(value, Layout::kNested, format); }
@@ -79,10 +81,10 @@ absl::Status ReadChoice(const Json& value, OutputFormat& format) {
   return absl::OkStatus();
 }
 
-constexpr std::string_view kResponseFormat = "response_format", kGuidedRegex = "guided_regex", kGuidedChoice = "guided_choice",
-                           kGuidedJson = "guided_json", kRegex = "structured_outputs.regex",
-                           kChoice = "structured_outputs.choice", kJson = "structured_outputs.json",
-                           kJsonObject = "structured_outputs.json_object";
+constexpr std::string_view kResponseFormat = "response_format", kResponseSchema = "response_format.schema",
+                           kGuidedRegex = "guided_regex", kGuidedChoice = "guided_choice", kGuidedJson = "guided_json",
+                           kRegex = "structured_outputs.regex", kChoice = "structured_outputs.choice",
+                           kJson = "structured_outputs.json", kJsonObject = "structured_outputs.json_object";
 
 template <const std::string_view& kParameter, absl::Status (*kRead)(const Json& value, OutputFormat& format)>
 absl::Status Apply(const Json& value, AnswerOptions& options) {
@@ -95,6 +97,12 @@ absl::Status Apply(const Json& value, AnswerOptions& options) {
   options.format = std::move(format);
   options.format_parameter = kParameter;
   return absl::OkStatus();
+}
+
+absl::Status ApplyResponseFormat(const Json& value, AnswerOptions& options) {
+  const bool has_schema = value.is_object() && HasMember(value, "schema");
+  return has_schema ? Apply<kResponseSchema, ReadNestedFormat>(value, options)
+                    : Apply<kResponseFormat, ReadNestedFormat>(value, options);
 }
 
 constexpr Parameter<AnswerOptions> kStructuredOutputs[] = {{"regex", Apply<kRegex, ReadRegex>},
@@ -110,7 +118,7 @@ absl::Status ApplyStructuredOutputs(const Json& value, AnswerOptions& options) {
 }
 
 constexpr Parameter<AnswerOptions> kParameters[] = {
-    {kResponseFormat, Apply<kResponseFormat, ReadNestedFormat>},
+    {kResponseFormat, ApplyResponseFormat},
     // vLLM's, and what they were before.
     {"structured_outputs", ApplyStructuredOutputs},
     {kGuidedRegex, Apply<kGuidedRegex, ReadRegex>},
@@ -124,11 +132,13 @@ absl::Status ReadTextFormat(const Json& value, Layout layout, OutputFormat& form
   const bool nested = layout == Layout::kNested;
   FormatDraft draft;
   MOED_RETURN_IF_ERROR(nested ? ReadMembers(value, kNestedFormat, draft) : ReadMembers(value, kFlatFormat, draft));
-  if (draft.type == "json_object") {
+  const bool holds = draft.type == "json_object" || draft.type == "json_schema";
+  if (holds && !draft.schema.empty()) {
+    format.set_json_schema(std::move(draft.schema));
+  } else if (draft.type == "json_object") {
     format.set_json_object(true);
   } else if (draft.type == "json_schema") {
-    if (draft.schema.empty()) return InvalidArgument(nested ? ".json_schema.schema" : ".schema", ": missing");
-    format.set_json_schema(std::move(draft.schema));
+    return InvalidArgument(nested ? ".json_schema.schema" : ".schema", ": missing");
   } else if (draft.type != "text") {
     return InvalidArgument(".type: allowed are text, json_object and json_schema");
   }
