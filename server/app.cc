@@ -47,6 +47,7 @@ constexpr uint64_t kLearnedTicks = 600;         // a multiple of that
 constexpr int kPlainConnections = 512;
 constexpr int kEncryptedConnections = 192;
 constexpr int64_t kHeartbeatLimitNanos = 120'000'000'000;
+constexpr absl::Duration kShutdownNotice = absl::Seconds(3);  // for connections to end by themselves
 constexpr absl::Duration kShutdownLimit = absl::Seconds(10);  // for calls to end once they are cancelled
 
 // What many small pieces leave free between those still in use goes back to the kernel: the allocator alone gives back its end.
@@ -110,7 +111,8 @@ class App::Impl {
   std::unique_ptr<Access> access_ ABSL_GUARDED_BY(access_mutex_);  // once it is there it stays
   std::unique_ptr<RequestLog> request_log_;                        // likewise; set under the mutex
 
-  Address address_;  // of Inference
+  Address address_;                 // of Inference
+  std::vector<Address> listening_;  // where all servers do, once they do
 
   std::shared_ptr<prometheus::Registry> registry_ = std::make_shared<prometheus::Registry>();
   RequestMetrics request_metrics_{*registry_};
@@ -122,6 +124,7 @@ class App::Impl {
   std::optional<PromptWorkers> workers_{PromptWorkers::Options{.threads = 1}};
   ModelHost host_{config_,
                   {state_, counters_, *workers_, live_, routing_, clock_, [this] { TellHealth(); },
+                   [this](std::span<const std::string> peers) { EndConnectionsOf(peers, listening_); },
                    [this](const absl::Status& error) { EndWith(error); }}};
   std::unique_ptr<CallEnvironment> environment_;
   std::unique_ptr<InferenceService> inference_;
@@ -217,17 +220,16 @@ absl::Status App::Impl::ServeMetrics() {
 absl::Status App::Impl::ListenForCalls() {
   quota_.Resize(kRpcMemoryBytes);
   std::vector<grpc::Service*> services = {inference_.get()};
-  std::vector<Address> listening;
   if (config_.control_listen.has_value()) {
     MOED_ASSIGN_OR_RETURN(Address control, ListenOn("control", "--control-listen", *config_.control_listen, {control_.get()}));
-    listening.push_back(std::move(control));
+    listening_.push_back(std::move(control));
   } else {
     services.push_back(control_.get());
   }
   MOED_ASSIGN_OR_RETURN(address_, ListenOn("listening", "--listen", config_.listen, services));
-  listening.push_back(address_);
+  listening_.push_back(address_);
   const int calls = kOtherCalls + config_.serving.max_running + config_.serving.queue_capacity.value_or(0);
-  call_guard_ = std::make_unique<CallGuard>(std::move(listening), calls, config_.max_streams, kMessageBytes);
+  call_guard_ = std::make_unique<CallGuard>(listening_, calls, config_.max_streams, kMessageBytes);
   return absl::OkStatus();
 }
 
@@ -368,15 +370,22 @@ void App::Impl::WaitForCalls() {
   spdlog::warn("drain limit reached: {} requests are cancelled", live_.size());
 }
 
-// A call that never ends would hold gRPC's Shutdown for ever.
+// A call that never ends would hold gRPC's Shutdown for ever, and a connection that cannot be written to for as long as the
+// kernel tries.
 void App::Impl::ShutDownServers() {
   std::vector<std::unique_ptr<RpcServer>> servers;
   {
     absl::MutexLock lock(&servers_mutex_);
     servers = std::move(servers_);
   }
-  EndWithin(kShutdownLimit, "a call does not end", [&servers] {
+  EndWithin(kShutdownLimit, "a call does not end", [&] {
+    absl::Notification ended;
+    std::thread impatient([&] {
+      if (!ended.WaitForNotificationWithTimeout(kShutdownNotice)) EndAllConnections(listening_);
+    });
     for (const auto& server : servers) server->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(1));
+    ended.Notify();
+    impatient.join();
   });
 }
 

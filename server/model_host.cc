@@ -20,11 +20,11 @@
 namespace moed {
 namespace {
 
-constexpr absl::Duration kStepLimit = absl::Seconds(120);    // for the engine to notice that it is stopped
-constexpr absl::Duration kNoticeLimit = absl::Seconds(1);    // for clients to take the end of their calls
-constexpr absl::Duration kAbandonLimit = absl::Seconds(10);  // for calls to end once they are given up
-constexpr absl::Duration kLook = absl::Milliseconds(20);     // how often a wait looks whether it is cancelled
-constexpr size_t kMostTokenizerBytes = size_t{16} << 20;     // in a store that is opened beside a model
+constexpr absl::Duration kStepLimit = absl::Seconds(120);   // for the engine to notice that it is stopped
+constexpr absl::Duration kNoticeLimit = absl::Seconds(1);   // for clients to take the end of their calls
+constexpr absl::Duration kAbandonLimit = absl::Seconds(5);  // for calls to end once they are given up
+constexpr absl::Duration kLook = absl::Milliseconds(20);    // how often a wait looks whether it is cancelled
+constexpr size_t kMostTokenizerBytes = size_t{16} << 20;    // in a store that is opened beside a model
 
 absl::Status NoModel(std::string_view why, bool soon) {
   const absl::Status status = absl::UnavailableError(StrCat("no model is loaded: ", why));
@@ -77,12 +77,13 @@ absl::StatusOr<std::shared_ptr<ModelChange>> ModelHost::Begin(Job job, bool want
 }
 
 absl::StatusOr<std::shared_ptr<ModelChange>> ModelHost::Load(const ModelOrder& order) {
+  // Outside the lock: a file system may hang.
+  MOED_ASSIGN_OR_RETURN(std::string store, AllowedStore(order.store, config_.store, config_.models_folder));
   absl::MutexLock lock(&mutex_);
   if (order.memory_budget.value_or(0) > memory_budget_) {
     return InvalidArgument("memory_budget_bytes: ", FormatBytes(*order.memory_budget), ", at most the server's ",
                            FormatBytes(memory_budget_), " are allowed");
   }
-  MOED_ASSIGN_OR_RETURN(std::string store, AllowedStore(order.store, config_.store, config_.models_folder));
   return Begin(
       [this, store = std::move(store), order](ModelChange& change) {
         KeepBudget();
@@ -167,24 +168,27 @@ absl::Status ModelHost::DoLoad(Config config, absl::Duration drain_limit, ModelC
 absl::Status ModelHost::LoadOpened(ModelChange& change) {
   MOED_RETURN_IF_ERROR(model_->Load(
       change, [this](const absl::Status& error) { OnDeviceLost(error); }, parts_.exit));
-  Publish();
+  MOED_RETURN_IF_ERROR(Publish(change));
   change.Enter(ChangePhase::kReady);
   return absl::OkStatus();
 }
 
-void ModelHost::Publish() {
+// From here on a load is not cancelled, but the model unloaded.
+absl::Status ModelHost::Publish(ModelChange& change) {
+  {
+    absl::MutexLock lock(&mutex_);
+    MOED_RETURN_IF_ERROR(change.CheckCancelled());
+    has_model_ = true;
+  }
   const ServingPlan& plan = model_->plan();
   parts_.workers.SetLimits(static_cast<size_t>(plan.engine.max_running + plan.engine.queue_capacity), plan.prompt_queue_bytes);
   parts_.live.SetMaxUntakenBytes(plan.answers.ended);
   parts_.counters.Observe(&model_->loaded());
   TellServerInfo();
-  {
-    absl::MutexLock lock(&mutex_);
-    has_model_ = true;
-  }
   parts_.state.SetLoaded(model_->Share());
   parts_.tell_health();
   spdlog::info("ready: {}", model_->Title());
+  return absl::OkStatus();
 }
 
 void ModelHost::SetAbsent(absl::Status reason) {
@@ -208,19 +212,24 @@ absl::Status ModelHost::DoUnload(const absl::Status& reason, absl::Duration drai
   spdlog::info("unloading {}: running requests may take {} s more", model_->store_path(), absl::ToInt64Seconds(drain_limit));
   change.Enter(ChangePhase::kUnloading);
   SetAbsent(reason);
-  model_->Drain();
-  const int64_t begun = parts_.clock.NowNanos();
-  const auto left = [&] { return drain_limit - absl::Nanoseconds(parts_.clock.NowNanos() - begun); };
-  bool unused = false;
-  while (!unused && left() > absl::ZeroDuration()) {
-    MOED_RETURN_IF_ERROR(change.CheckCancelled());
-    unused = model_->WaitUntilUnused(std::min(kLook, left()));
-  }
-  if (!unused) spdlog::warn("drain limit reached: the requests that are left are cancelled");
+  model_->Drain(reason);
+  absl::Status unused = AwaitUnused(drain_limit, change);
+  if (absl::IsDeadlineExceeded(unused))
+    spdlog::warn("drain limit reached: the requests that are left are cancelled");
+  else
+    MOED_RETURN_IF_ERROR(unused);
   Stop();
-  if (!unused && !model_->WaitUntilUnused(kNoticeLimit)) parts_.live.AbandonCallsTo(&model_->loaded());
-  if (!model_->WaitUntilUnused(kAbandonLimit))
-    return absl::DeadlineExceededError("calls do not end that hold the model: ask again");
+  // There is no way back. A client that takes nothing loses its call, then, where the connection is stuck as well, that.
+  unused = AwaitUnused(kNoticeLimit, change);
+  if (absl::IsDeadlineExceeded(unused)) parts_.live.AbandonCallsTo(&model_->loaded());
+  while (absl::IsDeadlineExceeded(unused)) {
+    unused = AwaitUnused(kAbandonLimit, change);
+    if (!absl::IsDeadlineExceeded(unused)) break;
+    const std::vector<std::string> peers = parts_.live.PeersOfCallsTo(&model_->loaded());
+    spdlog::warn("{} calls do not end that hold the model: their connections are ended", peers.size());
+    parts_.end_connections(peers);
+  }
+  MOED_RETURN_IF_ERROR(unused);
   parts_.counters.Retire();
   KeepBudget();
   const absl::Status written = model_->Finish();
@@ -233,6 +242,16 @@ absl::Status ModelHost::DoUnload(const absl::Status& reason, absl::Duration drai
   malloc_trim(0);
   TellServerInfo();
   spdlog::info("unloaded");
+  return absl::OkStatus();
+}
+
+absl::Status ModelHost::AwaitUnused(absl::Duration limit, ModelChange& change) {
+  const int64_t begun = parts_.clock.NowNanos();
+  const auto left = [&] { return limit - absl::Nanoseconds(parts_.clock.NowNanos() - begun); };
+  while (!model_->WaitUntilUnused(std::clamp(left(), absl::ZeroDuration(), kLook))) {
+    MOED_RETURN_IF_ERROR(change.CheckCancelled());
+    if (left() <= absl::ZeroDuration()) return absl::DeadlineExceededError("calls hold the model");
+  }
   return absl::OkStatus();
 }
 
@@ -286,7 +305,7 @@ void ModelHost::EndChanges() {
 }
 
 void ModelHost::Drain() {
-  if (model_ != nullptr) model_->Drain();
+  if (model_ != nullptr) model_->Drain(absl::UnavailableError("the server is draining: it takes no new requests"));
 }
 
 void ModelHost::Stop() {

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <thread>
 
@@ -33,7 +34,8 @@ struct ModelHostParts {  // all outlive the host
   LiveCalls& live;
   RoutingSource* routing;  // may be null
   Clock& clock;
-  std::function<void()> tell_health;              // the state has changed
+  std::function<void()> tell_health;  // the state has changed
+  std::function<void(std::span<const std::string> peers)> end_connections;
   std::function<void(const absl::Status&)> exit;  // the process is to end, and with this error; does not block
 };
 
@@ -70,7 +72,8 @@ class ModelHost {
   // What can be known of the model before the one at hand goes.
   absl::Status CheckBeside(const Config& config) const;
   absl::Status LoadOpened(ModelChange& change);
-  void Publish();
+  absl::Status Publish(ModelChange& change);
+  absl::Status AwaitUnused(absl::Duration limit, ModelChange& change);  // DEADLINE_EXCEEDED: it is used
   void SetAbsent(absl::Status reason);
   void TellServerInfo();
   void OnDeviceLost(const absl::Status& error);

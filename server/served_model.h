@@ -69,7 +69,7 @@ class ServedModel {
   // Whether nobody has it any more of all who were given what Share returned.
   bool WaitUntilUnused(absl::Duration limit) const { return unused_.WaitForNotificationWithTimeout(limit); }
 
-  void Drain() { engine_->Drain(); }
+  void Drain(absl::Status refusal) { engine_->Drain(std::move(refusal)); }
   // Ends every request with `reason`. Blocks until the step at hand and what the cache was asked for have ended.
   void Stop(absl::Status reason);
   // After Stop: writes the trace, what was learned and recorded, and the residency.

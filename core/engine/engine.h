@@ -270,9 +270,9 @@ class Engine {
   // still waits when the engine stops is run then. UNAVAILABLE once it has stopped: the task is never run.
   virtual absl::Status BetweenSteps(std::function<void()> task) = 0;
 
-  virtual void Drain() = 0;                    // no new requests; those here go on
-  virtual bool Idle() const = 0;               // nothing running or waiting, every OnFinish returned
-  virtual void Stop(absl::Status reason) = 0;  // ends every request with `reason`, then the loop; idempotent; blocks until done
+  virtual void Drain(absl::Status refusal) = 0;  // new requests fail with it; those here go on
+  virtual bool Idle() const = 0;                 // nothing running or waiting, every OnFinish returned
+  virtual void Stop(absl::Status reason) = 0;    // ends every request with `reason`, then the loop; idempotent; blocks until done
   virtual EngineStats Stats() const = 0;
 };
 

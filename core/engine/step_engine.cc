@@ -191,7 +191,7 @@ std::unique_ptr<LiveRequest> StepEngine::MakeLive(RequestId id, EngineRequest re
   return live;
 }
 
-void StepEngine::Drain() { intake_.Close(absl::UnavailableError("the server is draining: it takes no new requests")); }
+void StepEngine::Drain(absl::Status refusal) { intake_.Close(std::move(refusal)); }
 
 void StepEngine::Stop(absl::Status reason) {
   intake_.Stop(std::move(reason));

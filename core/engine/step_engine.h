@@ -59,7 +59,7 @@ class StepEngine final : public Engine {
   QueueEstimate EstimateQueue(const std::string& tenant, int prompt_tokens) const override;
   std::vector<TenantInfo> ListTenants() const override { return intake_.ListTenants(); }
   absl::Status BetweenSteps(std::function<void()> task) override { return intake_.Post(std::move(task)); }
-  void Drain() override;
+  void Drain(absl::Status refusal) override;
   bool Idle() const override { return intake_.Idle(); }
   void Stop(absl::Status reason) override;
   EngineStats Stats() const override;

@@ -61,6 +61,7 @@ void Call::Begin(absl::Status fits, std::string id, size_t bytes, std::function<
 }
 
 void Call::Refuse(const absl::Status& status) {
+  environment_.live.Add(shared_from_this());
   record_.id = MakeUpId();
   Reject(status, IsTenantLimit(status) ? std::optional(Rejection::kTenantLimit) : std::nullopt);
 }
@@ -221,6 +222,14 @@ void LiveCalls::AbandonCallsTo(const LoadedModel* model) {
   for (const auto& call : Calls()) {
     if (call->model() == model) call->AbandonSoon();
   }
+}
+
+std::vector<std::string> LiveCalls::PeersOfCallsTo(const LoadedModel* model) const {
+  std::vector<std::string> peers;
+  for (const auto& call : Calls()) {
+    if (call->model() == model) peers.push_back(call->peer());
+  }
+  return peers;
 }
 
 }  // namespace moed

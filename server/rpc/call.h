@@ -83,11 +83,13 @@ class Call : public Outgoing, public std::enable_shared_from_this<Call> {
   // Of a caller that may not ask, or not now. Nothing of the message is read.
   void Refuse(const absl::Status& status);
   const std::string& tenant() const { return record_.caller.token; }  // "" = nobody in particular
-  const std::string& id() const { return record_.id; }                // constant once the call has begun
+  const std::string& peer() const { return record_.caller.peer; }
+  const std::string& id() const { return record_.id; }  // constant once the call has begun
   // What the queue was when it came in; constant once the transport sends initial metadata.
   const QueueEstimate& queue() const { return queue_; }
   // The model that was served when the call came, which the call keeps; null: none was, and the call ends with the reason.
   const LoadedModel* model() const { return model_.get(); }
+  bool ended() const { return cancellation().has_value(); }  // nobody waits for its answer any more
   const CallLimits& limits() const { return model_ != nullptr ? model_->limits : kLimitsWithoutModel; }
 
   void Send() override;
@@ -159,6 +161,7 @@ class LiveCalls {
   void CheckStalled();
   // Of calls to `model`: what their clients have not taken fails soon.
   void AbandonCallsTo(const LoadedModel* model);
+  std::vector<std::string> PeersOfCallsTo(const LoadedModel* model) const;
   bool WaitUntilNone(absl::Duration limit);  // false when there are some still
 
  private:

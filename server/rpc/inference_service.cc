@@ -66,13 +66,17 @@ grpc::ServerUnaryReactor* AnswerOnWorker(const CallEnvironment& environment, Met
       environment, request->Length(),
       [&](auto& transport) { return std::make_shared<WorkerCall>(environment, method, transport); },
       [&](WorkerCall& call) {
-        auto arrival = Arrive<Encoded, Request>(request, call, limits,
-                                                [answer, tenant = call.tenant()](Request parsed, const LoadedModel& model) {
-                                                  if constexpr (std::is_same_v<Request, DeleteSessionRequest>) {
-                                                    parsed.set_session_id(SessionOf(tenant, parsed.session_id()));
-                                                  }
-                                                  return answer(std::move(parsed), model, model.limits.request);
-                                                });
+        auto arrival = Arrive<Encoded, Request>(request, call, limits, [answer, &call](Request parsed, const LoadedModel& model) {
+          const RequestLimits& most = model.limits.request;
+          if constexpr (std::is_same_v<Request, ChatRequest>) {
+            return answer(std::move(parsed), model, most, [&] { return call.ended(); });
+          } else {
+            if constexpr (std::is_same_v<Request, DeleteSessionRequest>) {
+              parsed.set_session_id(SessionOf(call.tenant(), parsed.session_id()));
+            }
+            return answer(std::move(parsed), model, most);
+          }
+        });
         reactor->MatchSession(arrival);
         call.Start(std::move(arrival));
       });

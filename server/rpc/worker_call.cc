@@ -69,10 +69,11 @@ absl::StatusOr<Encoded> Detokenize(const moe::v1::DetokenizeRequest& request, co
   return answer;
 }
 
-absl::StatusOr<Encoded> CountTokens(moe::v1::ChatRequest request, const LoadedModel& model, const RequestLimits& limits) {
+absl::StatusOr<Encoded> CountTokens(moe::v1::ChatRequest request, const LoadedModel& model, const RequestLimits& limits,
+                                    const std::function<bool()>& stopping) {
   MOED_ASSIGN_OR_RETURN(PendingRequest pending, TranslateChat(std::move(request), model, limits));
-  MOED_ASSIGN_OR_RETURN(const chat::MarkedText text,
-                        RenderConversation(*pending.conversation, model, limits, [] { return false; }));
+  MOED_ASSIGN_OR_RETURN(const chat::MarkedText text, RenderConversation(*pending.conversation, model, limits, stopping));
+  if (stopping()) return absl::CancelledError("nobody waits for the count");
   EncodeOptions options{.add_special_tokens = false, .foreign = text.foreign};
   options.max_word_bytes = limits.word_bytes;
   auto tokens = model.tokenizer->Encode(text.text, options);

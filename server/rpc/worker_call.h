@@ -1,6 +1,7 @@
 // Calls that a worker answers by itself: the tokenizer's, and those about sessions and prompts.
 #pragma once
 
+#include <functional>
 #include <memory>
 
 #include "absl/status/statusor.h"
@@ -36,8 +37,9 @@ class WorkerCall final : public Call {
 absl::StatusOr<Encoded> Tokenize(const moe::v1::TokenizeRequest& request, const LoadedModel& model, const RequestLimits& limits);
 absl::StatusOr<Encoded> Detokenize(const moe::v1::DetokenizeRequest& request, const LoadedModel& model,
                                    const RequestLimits& limits);
-// As Chat begins, without what of the answer is compiled.
-absl::StatusOr<Encoded> CountTokens(moe::v1::ChatRequest request, const LoadedModel& model, const RequestLimits& limits);
+// As Chat begins, without what of the answer is compiled. It may end early where `stopping`.
+absl::StatusOr<Encoded> CountTokens(moe::v1::ChatRequest request, const LoadedModel& model, const RequestLimits& limits,
+                                    const std::function<bool()>& stopping);
 // NOT_FOUND, ABORTED as Engine::DeleteSession says.
 absl::StatusOr<Encoded> DeleteSession(const moe::v1::DeleteSessionRequest& request, const LoadedModel& model,
                                       const RequestLimits& limits);

@@ -115,29 +115,10 @@ int64_t Sum(const std::vector<ConnectionCalls>& connections) {
   return open;
 }
 
-// Whether a TCP connection is over without its own end: what it had sent can be read still, and nobody knows any more who it was.
-bool WasReset(int descriptor) {
-  tcp_info info{};
-  socklen_t length = sizeof(info);
-  return getsockopt(descriptor, IPPROTO_TCP, TCP_INFO, &info, &length) == 0 && info.tcpi_state == TCP_CLOSE;
-}
-
 void EndThoseWithMoreToRead(const std::vector<Address>& addresses) {
   const auto look = [](int descriptor) {
     int unread = 0;
     if (ioctl(descriptor, FIONREAD, &unread) == 0 && unread >= kBacklogBytes) EndConnection(descriptor);
-  };
-  for (const Address& address : addresses) ForEachSocketOf(address, look);
-}
-
-void End(const std::vector<ConnectionCalls>& connections, const std::vector<Address>& addresses) {
-  const auto look = [&](int descriptor) {
-    sockaddr_storage peer{};
-    socklen_t length = sizeof(peer);
-    const bool known = getpeername(descriptor, reinterpret_cast<sockaddr*>(&peer), &length) == 0;
-    const std::string name = PeerName(peer);
-    const auto is_peer = [&](const ConnectionCalls& connection) { return name == PeerName(std::string_view(connection.peer)); };
-    if (known ? std::ranges::any_of(connections, is_peer) : WasReset(descriptor)) EndConnection(descriptor);
   };
   for (const Address& address : addresses) ForEachSocketOf(address, look);
 }
@@ -221,7 +202,9 @@ bool CallGuard::Look() {
   const std::vector<ConnectionCalls> greediest =
       Greediest(std::move(live), most_calls_ / 2, std::clamp(share, kPolite, most_of_one_));
   for (const ConnectionCalls& connection : greediest) known_[connection.id].ended = true;
-  End(greediest, listening_);
+  std::vector<std::string> peers;
+  for (const ConnectionCalls& connection : greediest) peers.push_back(connection.peer);
+  EndConnectionsOf(peers, listening_);
   return false;
 }
 

@@ -1,19 +1,39 @@
 #include "server/wire/own_sockets.h"
 
 #include <dirent.h>
+#include <netinet/tcp.h>
 #include <sys/un.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
+#include <optional>
+#include <string_view>
 
 #include "absl/base/const_init.h"
 #include "absl/synchronization/mutex.h"
 #include "server/wire/connection_bytes.h"
+#include "server/wire/peer_name.h"
 
 namespace moed {
 namespace {
 
 std::atomic<uint64_t> ended_connections{0};
+
+// None of a listener, nor of a connection that is over.
+std::optional<std::string> PeerOf(int descriptor) {
+  sockaddr_storage peer{};
+  socklen_t length = sizeof(peer);
+  if (getpeername(descriptor, reinterpret_cast<sockaddr*>(&peer), &length) != 0) return std::nullopt;
+  return PeerName(peer);
+}
+
+// Whether a TCP connection is over without its own end: what it had sent can be read still, and nobody knows any more who it was.
+bool WasReset(int descriptor) {
+  tcp_info info{};
+  socklen_t length = sizeof(info);
+  return getsockopt(descriptor, IPPROTO_TCP, TCP_INFO, &info, &length) == 0 && info.tcpi_state == TCP_CLOSE;
+}
 
 }  // namespace
 
@@ -40,6 +60,22 @@ void EndConnection(int descriptor) {
   }
   DropConnection(descriptor);
   ++ended_connections;
+}
+
+void EndConnectionsOf(std::span<const std::string> peers, std::span<const Address> listening) {
+  const auto look = [&](int descriptor) {
+    const std::optional<std::string> name = PeerOf(descriptor);
+    const auto is_name = [&](std::string_view peer) { return PeerName(peer) == *name; };
+    if (name ? std::ranges::any_of(peers, is_name) : WasReset(descriptor)) EndConnection(descriptor);
+  };
+  for (const Address& address : listening) ForEachSocketOf(address, look);
+}
+
+void EndAllConnections(std::span<const Address> listening) {
+  const auto look = [](int descriptor) {
+    if (PeerOf(descriptor) || WasReset(descriptor)) EndConnection(descriptor);
+  };
+  for (const Address& address : listening) ForEachSocketOf(address, look);
 }
 
 uint64_t EndedConnections() { return ended_connections; }

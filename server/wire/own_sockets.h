@@ -6,6 +6,8 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
+#include <string>
 
 #include "core/base/address.h"
 
@@ -22,6 +24,9 @@ void ForEachSocketOf(const Address& address, const std::function<void(int descri
 // What a connection has sent and nobody has read goes, too. After a mere shutdown(2) TCP would go on to receive. gRPC sees an
 // error or an end, and closes the descriptor itself.
 void EndConnection(int descriptor);
+// Those to `listening`: of `peers`, as gRPC names them, and those whose peer is known no more; or all.
+void EndConnectionsOf(std::span<const std::string> peers, std::span<const Address> listening);
+void EndAllConnections(std::span<const Address> listening);
 // Those that EndConnection was called for, of the process.
 uint64_t EndedConnections();
 

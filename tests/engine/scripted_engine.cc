@@ -212,7 +212,7 @@ void ScriptedEngine::EndAll() {
   }
 }
 
-void ScriptedEngine::Drain() { intake_.Close(absl::UnavailableError("the server is draining: it takes no new requests")); }
+void ScriptedEngine::Drain(absl::Status refusal) { intake_.Close(std::move(refusal)); }
 
 void ScriptedEngine::Stop(absl::Status reason) {
   intake_.Stop(std::move(reason));

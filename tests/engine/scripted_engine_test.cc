@@ -85,7 +85,7 @@ TEST(ScriptedEngineTest, RefusesAsTheRealOneDoes) {
   engine.Step();
   EXPECT_FALSE(waits->started);
   EXPECT_EQ(engine.Stats().waiting, 1);
-  engine.Drain();
+  engine.Drain(absl::UnavailableError("draining"));
   EXPECT_EQ(engine.Submit(Request("6"), nullptr).status().code(), absl::StatusCode::kUnavailable);
   while (engine.Step()) {
   }

@@ -258,7 +258,7 @@ TEST(StepEngineEndTest, DrainingRefusesAndGoesOn) {
   Harness harness(options);
   auto running = harness.Submit(GreedyRequest("p", 5)), waiting = harness.Submit(GreedyRequest("p", 5));
   harness.engine->RunOneStep();
-  harness.engine->Drain();
+  harness.engine->Drain(absl::UnavailableError("draining"));
   const absl::Status refused = harness.SubmitError(GreedyRequest("p", 5));
   EXPECT_EQ(refused.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(refused.message()), HasSubstr("draining"));

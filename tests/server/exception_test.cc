@@ -203,7 +203,7 @@ class FaultyEngine final : public Engine {
   }
   std::vector<TenantInfo> ListTenants() const override { return engine_.ListTenants(); }
   absl::Status BetweenSteps(std::function<void()> task) override { return engine_.BetweenSteps(std::move(task)); }
-  void Drain() override { engine_.Drain(); }
+  void Drain(absl::Status refusal) override { engine_.Drain(std::move(refusal)); }
   bool Idle() const override { return engine_.Idle(); }
   void Stop(absl::Status reason) override { engine_.Stop(std::move(reason)); }
   EngineStats Stats() const override { return engine_.Stats(); }

@@ -115,7 +115,7 @@ ServerHarness::ServerHarness(HarnessOptions options)
                 [this] {
                   state_.SetDraining();
                   state_.SetRefusing();
-                  engine_.Drain();
+                  engine_.Drain(absl::UnavailableError("drained"));
                 },
                 [] { return absl::OkStatus(); }, nullptr, nullptr, SetLogLevel}) {
   spdlog::set_level(spdlog::level::warn);  // what Control changes is logged

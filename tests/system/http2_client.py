@@ -42,15 +42,16 @@ def frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
     return struct.pack(">I", len(payload))[1:] + bytes([kind, flags]) + struct.pack(">I", stream) + payload
 
 
-def connect(address: str) -> socket.socket:
-    if not address.startswith("unix:"):
-        host, port = address.rsplit(":", 1)
-        return socket.create_connection((host, int(port)), timeout=5)
-    connected = socket.socket(socket.AF_UNIX)
+def connect(address: str, receive_buffer: int | None = None) -> socket.socket:
+    unix = address.startswith("unix:")
+    connected = socket.socket(socket.AF_UNIX if unix else socket.AF_INET)
     with contextlib.ExitStack() as unless_connected:
         unless_connected.callback(connected.close)
         connected.settimeout(5)
-        connected.connect(address.removeprefix("unix:"))
+        if receive_buffer is not None:
+            connected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+        host, port = address.rsplit(":", 1)
+        connected.connect(address.removeprefix("unix:") if unix else (host, int(port)))
         unless_connected.pop_all()
     return connected
 
@@ -58,9 +59,11 @@ def connect(address: str) -> socket.socket:
 class Http2Client:
     """Streams are numbered 1, 3, 5, ... What the server sends is read only where a window has to open."""
 
-    def __init__(self, address: str, window: int | None = None, tls: ssl.SSLContext | None = None):
-        """`address`: HOST:PORT or unix:PATH. `window`: what the server may send on each stream."""
-        plain = connect(address)
+    def __init__(
+        self, address: str, window: int | None = None, tls: ssl.SSLContext | None = None, receive_buffer: int | None = None
+    ):
+        """`address`: HOST:PORT or unix:PATH. `window`: what the server may send on each stream. `receive_buffer`: the kernel's."""
+        plain = connect(address, receive_buffer)
         self.socket = tls.wrap_socket(plain, server_hostname="localhost") if tls else plain
         self._next_stream = 1
         self._windows: dict[int, int] = {0: 65535}

@@ -5,17 +5,22 @@ import os
 import pathlib
 import re
 import signal
+import struct
 import subprocess
+import sys
 from typing import Any, ClassVar
 
-from tests.real_programs import RealProgramsTest, main, metrics_of
+from tests.real_programs import CALL_SECONDS, RealProgramsTest, main, metrics_of
+from tests.system.http2_client import WINDOW_UPDATE, Http2Client
 from tools.daemon import Daemon, pack_demo
+from tools.server_process import wait_until
 
 BUDGET = ("--memory-budget", "64MiB", "--threads", 1)
 GENERATE = ("--prompt", "Once upon a time", "--max-new-tokens", 8, "--temperature", 0, "--ignore-eos", "--logprobs", 1)
 # Of gRPC and of the kernel's io_uring, which make and end them as they need them.
 PASSING_THREADS = re.compile(r"nexting_thread|grpc_global_tim|default-executo|resolver-execut|event_engine|timer_manager|iou-")
 MARGIN_BYTES = 8 << 20
+LARGEST_WINDOW = 2**31 - 1
 
 
 class LiveModel(RealProgramsTest):
@@ -159,6 +164,34 @@ class LiveModel(RealProgramsTest):
             stopped.communicate()
             self.answer(daemon)
             self.assertEqual(daemon.stop(), 0, daemon.log())
+
+    def stuck(self, daemon: Daemon) -> Http2Client:
+        """Eight streams were cut for being read too slowly, and their connection cannot be written to."""
+        from moe.v1 import inference_pb2 as pb
+
+        request = pb.GenerateRequest(text="Once upon a time")
+        request.stopping.max_new_tokens = 1900
+        request.stopping.ignore_eos = True
+        request.response.logprobs = True
+        request.response.top_logprobs = 20
+        client = Http2Client(daemon.address, window=LARGEST_WINDOW, receive_buffer=2048)
+        client.send(WINDOW_UPDATE, 0, 0, struct.pack(">I", LARGEST_WINDOW - 65535))
+        for _ in range(8):
+            client.call("/moe.v1.Inference/GenerateStream", request.SerializeToString())
+        cut = 'moe_requests_total{code="CANCELLED",method="GenerateStream"} 8'
+        wait_until(lambda: cut in metrics_of(daemon), "all streams to be cut", CALL_SECONDS)
+        return client
+
+    def test_who_takes_nothing_holds_neither_model_nor_daemon(self) -> None:
+        sys.path.insert(0, str(self.generate_stubs()))
+        with self.daemon("--kv-budget", "40MiB") as daemon:
+            with contextlib.closing(self.stuck(daemon)):
+                daemon.moectl("load", self.other, "--replace", "--drain-seconds", 0)
+                self.assertIn("calls do not end that hold the model", daemon.log())
+                self.answer(daemon)
+            with contextlib.closing(self.stuck(daemon)):
+                self.assertEqual(daemon.stop(), 0, daemon.log())
+                self.assertNotIn("does not end", daemon.log().split("signal 15")[1])
 
     def test_what_cannot_be_loaded_leaves_what_is_there(self) -> None:
         outside = self.folder / "outside.moed"

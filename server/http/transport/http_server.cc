@@ -30,6 +30,8 @@ using boost::system::error_code;
 constexpr int kThreads = 2;
 constexpr auto kTick = std::chrono::milliseconds(100);
 constexpr int64_t kNanosPerSecond = 1'000'000'000;
+// Who signals a process and its group, as timeout(1) does, means one end.
+constexpr int64_t kOneWishNanos = kNanosPerSecond / 50;
 
 }  // namespace
 
@@ -69,7 +71,8 @@ class HttpServer::Impl {
   std::function<void()> on_hangup_, on_ending_, on_drain_;
   std::shared_ptr<const TlsMaterial> tls_material_;  // of which tls_ is made
   std::shared_ptr<TlsContext> tls_;                  // null: plain text
-  std::optional<int64_t> drain_begin_nanos_;         // once a signal came
+  std::optional<int64_t> signal_nanos_;              // when the first that ends came
+  std::optional<int64_t> drain_begin_nanos_;         // once it has
   int64_t drain_end_nanos_ = 0;
   std::thread late_;  // runs what is told to connections after their end
   absl::Mutex mutex_;
@@ -151,10 +154,13 @@ void HttpServer::Impl::AwaitSignal() {
       if (const absl::Status renewed = RenewTls(); !renewed.ok()) spdlog::error("{}", std::string(renewed.message()));
       return AwaitSignal();
     }
-    if (drain_begin_nanos_) {
+    const int64_t now = Clock::Real().NowNanos();
+    if (signal_nanos_ && now - *signal_nanos_ < kOneWishNanos) return AwaitSignal();
+    if (signal_nanos_) {
       spdlog::default_logger()->flush();
       _exit(128 + signal);
     }
+    signal_nanos_ = now;
     BeginEnd();
     AwaitSignal();
   });
