@@ -83,6 +83,7 @@ absl::StatusOr<double> PartOptions::Number(const OptionRow& row) const {
 }
 
 absl::StatusOr<int> PartOptions::WholeNumber(const OptionRow& row) const {
+  MOED_CHECK(row.whole);
   MOED_ASSIGN_OR_RETURN(const double value, Number(row));
   if (value != std::trunc(value)) return InvalidArgument(row.name, ": \"", Text(row), "\" is not a whole number");
   return static_cast<int>(value);
@@ -97,7 +98,8 @@ absl::StatusOr<size_t> PartOptions::Word(const OptionRow& row) const {
 
 absl::Status PartOptions::CheckValue(const OptionRow& row) const {
   if (row.read != nullptr) return absl::OkStatus();  // its errors say more
-  return row.words.empty() ? Number(row).status() : Word(row).status();
+  if (!row.words.empty()) return Word(row).status();
+  return row.whole ? WholeNumber(row).status() : Number(row).status();
 }
 
 std::string_view PartOptions::Text(const OptionRow& row) const {

@@ -31,6 +31,7 @@ struct OptionRow {
   std::string_view unit = {};
   std::string_view source = "ours";
   std::span<const std::string_view> words = {};
+  bool whole = false;  // a number without fractions
   // A std::shared_ptr<const T> to what the file holds, checked against the store. Errors name option and file.
   absl::StatusOr<std::any> (*read)(const std::string& path, const StoreReader& store) = nullptr;
   // Of what was read; null: not worth counting. Counted once, however many parts use it.
@@ -62,6 +63,8 @@ class PartOptions {
   }
 
   bool Given(const OptionRow& row) const { return values_.contains(row.name); }
+  // Of a file: it was named, and ReadFiles is yet to come.
+  bool Unread(const OptionRow& row) const { return Given(row) && !files_.contains(row.name); }
   // Whether a part that was chosen has it; what was given, it has.
   bool Has(const OptionRow& row) const;
 

@@ -146,9 +146,17 @@ std::vector<std::pair<std::string_view, Address>> ServedAddresses(const Config& 
   return served;
 }
 
+absl::Status CheckPreset(const Config& config) {
+  const absl::StatusOr<PresetSetup> preset = ChoosePreset(config.preset);
+  if (!preset.ok()) return Annotate(preset.status(), "--preset");
+  if (config.residency.empty() || !ChoosesResidents(*preset)) return absl::OkStatus();
+  return InvalidArgument("--residency: preset ", preset->row->name, " decides anew what is in memory: there is nothing to keep");
+}
+
 }  // namespace
 
 absl::Status CheckConfig(const Config& config) {
+  MOED_RETURN_IF_ERROR(CheckPreset(config));
   if (config.kv_spill.empty() == config.serving.kv_spill_budget.has_value()) {
     return InvalidArgument("--kv-spill and --kv-spill-budget: one is given without the other; a folder and its bytes are wanted");
   }

@@ -93,8 +93,8 @@ using Environment = std::function<const char*(const char* name)>;
 absl::StatusOr<ConfigOutcome> ReadConfig(std::span<const std::string> arguments, const Environment& environment,
                                          std::string_view more_help = "");
 
-// What values need of each other before anything is opened: TLS's files, a folder's bytes, and protection of addresses that other
-// machines reach. INVALID_ARGUMENT names the flags and the remedy.
+// What values need of each other before anything is opened: the preset's parts and options, TLS's files, a folder's bytes, and
+// protection of addresses that other machines reach. INVALID_ARGUMENT names the flags and the remedy.
 absl::Status CheckConfig(const Config& config);
 // Logs what is open to other machines all the same.
 void WarnOfExposure(const Config& config);

@@ -116,10 +116,6 @@ std::string ProviderBuilder::BesideAnothers(const std::string& path) const {
 
 absl::Status ProviderBuilder::LoadResidency(std::vector<CachedKey>& records) {
   if (config_.residency.empty()) return absl::OkStatus();
-  if (preset_.mask->chooses_residents || preset_.row->cache == CacheKind::kOneToken) {
-    return InvalidArgument("--residency: preset ", preset_.row->name,
-                           " decides anew what is in memory: there is nothing to keep");
-  }
   if (IsAbsent(residency_)) return absl::OkStatus();
   absl::StatusOr<std::vector<CachedKey>> known = ReadResidency(FileOfResidency(), store_.description());
   if (absl::IsFailedPrecondition(known.status()) && config_.follows_another) {
@@ -141,7 +137,7 @@ absl::Status ProviderBuilder::CheckKeepsResidency() const {
 }
 
 absl::Status ProviderBuilder::CheckChoosesFreely(std::string_view what) const {
-  if (!preset_.mask->chooses_residents && preset_.row->cache != CacheKind::kOneToken) return absl::OkStatus();
+  if (!ChoosesResidents(preset_)) return absl::OkStatus();
   return FailedPrecondition(what, ": preset ", preset_.row->name, " decides itself what is in memory");
 }
 

@@ -27,6 +27,7 @@
 namespace moed {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
@@ -254,6 +255,23 @@ TEST_F(ConfigTest, WhatOtherMachinesReachIsProtectedOrSaidToBeOpen) {
   EXPECT_THAT(Protection({"--tls-cert", "c"}), HasSubstr("--tls-key is missing"));
   EXPECT_THAT(Error({"--store", "s"}, {{"MOED_INSECURE", "yes"}}), HasSubstr("--insecure (MOED_INSECURE): \"yes\""));
   EXPECT_FALSE(Read({"--store", "s"}, {{"MOED_INSECURE", "off"}})->config.insecure);
+}
+
+TEST_F(ConfigTest, PartsAndOptionsThatDoNotGoTogetherAreToldBeforeAStoreIsOpened) {
+  const struct {
+    std::vector<std::string> arguments;
+    const char* said;
+  } kCases[] = {{{"--preset-options", "hobbit-t3=1"}, "unknown preset option \"hobbit-t3\""},
+                {{"--preset", "swapmoe", "--fill-cache", "on"}, "preset swapmoe chooses itself"},
+                {{"--preset", "edgemoe"}, "moed-plan widths"},
+                {{"--preset", "hobbit", "--preset-options", "hobbit-t1=0.9,hobbit-t2=0.1"}, "T1 <= T2"},
+                {{"--policy", "swapmoe"}, "works with the router mask"}};
+  for (const auto& [arguments, said] : kCases)
+    EXPECT_THAT(Protection(arguments), AllOf(StartsWith("--preset: "), HasSubstr(said)));
+  EXPECT_EQ(Protection({"--preset", "edgemoe", "--preset-options", "widths=/of/a/store"}), "");
+  for (const char* preset : {"swapmoe", "load-on-demand"}) {
+    EXPECT_THAT(Protection({"--preset", preset, "--residency", "r"}), AllOf(StartsWith("--residency: "), HasSubstr(preset)));
+  }
 }
 
 TEST_F(ConfigTest, KeysAndValuesOnDiskNeedAFolderAndItsBytes) {

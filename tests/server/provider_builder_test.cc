@@ -222,19 +222,6 @@ TEST_F(ProviderBuilderTest, AServedCacheDoesWhatItWasAskedForUntilItsEnd) {
   EXPECT_EQ(cache.SaveResidency([&done](const auto&) { ++done; }).code(), absl::StatusCode::kUnavailable);
 }
 
-TEST_F(ProviderBuilderTest, RefusesToKeepWhatAPresetChoosesAnew) {
-  config_.residency = folder_ / "residency";
-  const MemoryPlan memory{.budget = 1 << 20, .cache = 24 * ExpertStore::Get().record_bytes()};
-  for (const char* preset : {"swapmoe", "load-on-demand"}) {
-    config_.preset = {.preset = preset};
-    builder_ = ProviderBuilder::Choose(config_, ExpertStore::Get().reader(), spec_).value();
-    const absl::Status refused =
-        builder_->Open({StoreParts().gate, *reads_, Clock::Real(), Allocator::Host(), {}, nullptr, memory});
-    EXPECT_TRUE(absl::IsInvalidArgument(refused)) << refused;
-    EXPECT_THAT(MessageText(refused), testing::HasSubstr(preset));
-  }
-}
-
 TEST_F(ProviderBuilderTest, AsksForWhatThePartsAndTheCacheNeed) {
   for (const PresetRow& row : Presets()) {
     if (row.rule == "widths") continue;  // needs a file

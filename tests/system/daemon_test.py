@@ -78,6 +78,8 @@ class DaemonTest(DaemonTestCase):
             (("--threads", "0"), {}, ("--threads", "flag")),
             (("--config", str(file)), {}, (str(file), "polcy", "policy")),
             (("--config", str(self.folder / "absent.toml")), {}, ("absent.toml",)),
+            ((), {"MOED_PRESET_OPTIONS": "hobbit-t3=1"}, ("--preset", "hobbit-t3", "priced-skip-part")),
+            ((), {"MOED_PRESET": "swapmoe", "MOED_FILL_CACHE": "on"}, ("--preset", "swapmoe")),
         )
         for flags, variables, named in cases:
             run = self.run_program("moed", "--store", self.store, *flags, environment=variables)

@@ -40,6 +40,10 @@ absl::StatusOr<HobbitThresholds> HobbitThresholdsOf(const PartOptions& options) 
                          ": allowed are 0 <= T1 <= T2 <= 1");
 }
 
+absl::Status CheckHobbitRuleOptions(const PartOptions& options) {
+  return options.Unread(kHobbitPlanOption) ? absl::OkStatus() : HobbitThresholdsOf(options).status();
+}
+
 absl::StatusOr<std::unique_ptr<FidelityRule>> MakeHobbitRule(const PartContext& context, const PartOptions& options) {
   MOED_ASSIGN_OR_RETURN(const HobbitThresholds thresholds, HobbitThresholdsOf(options));
   return std::make_unique<HobbitRule>(thresholds.high, thresholds.low, context.model.precisions);

@@ -28,6 +28,7 @@ inline constexpr const OptionRow* kHobbitRuleOptions[] = {&kHobbitT1, &kHobbitT2
 
 // What was given, else what the file says, else the defaults. INVALID_ARGUMENT unless 0 <= T1 <= T2 <= 1.
 absl::StatusOr<HobbitThresholds> HobbitThresholdsOf(const PartOptions& options);
+absl::Status CheckHobbitRuleOptions(const PartOptions& options);
 
 absl::StatusOr<std::unique_ptr<FidelityRule>> MakeHobbitRule(const PartContext& context, const PartOptions& options);
 

@@ -24,6 +24,8 @@ struct FidelityRow {
   int least_precisions = 1;        // that the store has to hold
   bool at_last_precision = false;  // every expert is used at the store's last precision
   std::span<const OptionRow* const> options = {};
+  // INVALID_ARGUMENT: options that do not go together, or one that is missing. Those of files that are Unread wait. Null: any do.
+  absl::Status (*check_options)(const PartOptions& options) = nullptr;
   absl::StatusOr<std::unique_ptr<FidelityRule>> (*make)(const PartContext& context, const PartOptions& options) = nullptr;
   PartMemory (*memory)(const PartContext& context, const PartOptions& options) = nullptr;  // null: nothing worth counting
 };
@@ -39,6 +41,7 @@ struct RouterMaskRow {
   Fidelity fidelity;               // of requests that do not say, whatever the rule's class
   bool chooses_residents = false;  // itself, and so leaves none of the cache to be filled or lent
   std::span<const OptionRow* const> options = {};
+  absl::Status (*check_options)(const PartOptions& options) = nullptr;  // as a rule's
   absl::StatusOr<std::unique_ptr<RouterMask>> (*make)(const PartContext& context, const PartOptions& options) = nullptr;
   PartMemory (*memory)(const PartContext& context, const PartOptions& options) = nullptr;  // null: nothing worth counting
   // Of the cache, so that it can be made. Null: the least that any cache has.

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/check.h"
 #include "core/base/json_value.h"
 #include "core/base/status.h"
 #include "core/expert/expert_index.h"
@@ -94,13 +95,17 @@ absl::StatusOr<std::any> ReadWidthsFile(const std::string& path, const StoreRead
   return std::make_shared<const ExpertWidths>(std::move(widths));
 }
 
+absl::Status CheckWidthsGiven(const PartOptions& options) {
+  if (options.Unread(kWidthsOption) || options.File<ExpertWidths>(kWidthsOption) != nullptr) return absl::OkStatus();
+  return InvalidArgument(
+      "widths: the file with the precision of every expert is missing; \"moed-plan widths STORE TEXT\" writes one, for "
+      "--preset-options widths=FILE");
+}
+
 absl::StatusOr<std::unique_ptr<FidelityRule>> MakeWidthsRule(const PartContext& context, const PartOptions& options) {
+  MOED_RETURN_IF_ERROR(CheckWidthsGiven(options));
   const auto widths = options.File<ExpertWidths>(kWidthsOption);
-  if (widths == nullptr) {
-    return InvalidArgument(
-        "widths: the file with the precision of every expert is missing; \"moed-plan widths STORE TEXT\" writes one, for "
-        "--preset-options widths=FILE");
-  }
+  MOED_CHECK(widths != nullptr);
   return std::make_unique<WidthsRule>(*widths, context.model);
 }
 

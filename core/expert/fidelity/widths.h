@@ -26,7 +26,8 @@ inline constexpr OptionRow kWidthsOption{.name = "widths",
                                          .read = ReadWidthsFile};
 inline constexpr const OptionRow* kWidthsRuleOptions[] = {&kWidthsOption};
 
-// INVALID_ARGUMENT: no widths are given.
+absl::Status CheckWidthsGiven(const PartOptions& options);
+// CheckWidthsGiven's errors.
 absl::StatusOr<std::unique_ptr<FidelityRule>> MakeWidthsRule(const PartContext& context, const PartOptions& options);
 PartMemory WidthsRuleMemory(const PartContext& context, const PartOptions& options);
 

@@ -178,24 +178,28 @@ class HobbitPolicy final : public EvictionPolicy {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<EvictionPolicy>> MakeHobbitPolicy(const PartContext& context, const PartOptions& options) {
+absl::StatusOr<HobbitTuning> HobbitTuningOf(const PartOptions& options) {
   const auto plan = options.File<HobbitPlan>(kHobbitPlanOption);
-  const bool planned = plan != nullptr && !options.Given(kHobbitLru) && !options.Given(kHobbitLfu) &&
-                       !options.Given(kHobbitLhu) && !options.Given(kHobbitFld);
   HobbitTuning tuning = plan != nullptr ? plan->tuning : HobbitTuning{};
-  if (plan == nullptr || options.Given(kHobbitHighCache)) {
-    MOED_ASSIGN_OR_RETURN(tuning.high_cache, options.Number(kHobbitHighCache));
-  }
-  if (planned) return MakeHobbitPolicy(context.model, tuning);
   HobbitWeights& weights = tuning.weights;
-  MOED_ASSIGN_OR_RETURN(weights.lru, options.Number(kHobbitLru));
-  MOED_ASSIGN_OR_RETURN(weights.lfu, options.Number(kHobbitLfu));
-  MOED_ASSIGN_OR_RETURN(weights.lhu, options.Number(kHobbitLhu));
-  MOED_ASSIGN_OR_RETURN(weights.fld, options.Number(kHobbitFld));
-  const double sum = weights.lru + weights.lfu + weights.lhu + weights.fld;
-  if (!(sum > 1 - 1e-6 && sum < 1 + 1e-6)) {
-    return InvalidArgument("hobbit-lru, hobbit-lfu, hobbit-lhu and hobbit-fld sum to ", sum, ", 1 is needed");
+  for (const auto& [row, number] :
+       {std::pair(&kHobbitLru, &weights.lru), std::pair(&kHobbitLfu, &weights.lfu), std::pair(&kHobbitLhu, &weights.lhu),
+        std::pair(&kHobbitFld, &weights.fld), std::pair(&kHobbitHighCache, &tuning.high_cache)}) {
+    if (plan != nullptr && !options.Given(*row)) continue;
+    MOED_ASSIGN_OR_RETURN(*number, options.Number(*row));
   }
+  const double sum = weights.lru + weights.lfu + weights.lhu + weights.fld;
+  if (std::abs(sum - 1) < 1e-6) return tuning;
+  return InvalidArgument("hobbit-lru, hobbit-lfu, hobbit-lhu and hobbit-fld sum to ", sum, ", 1 is needed",
+                         plan != nullptr ? "; those that are not given are the plan's" : "");
+}
+
+absl::Status CheckHobbitPolicyOptions(const PartOptions& options) {
+  return options.Unread(kHobbitPlanOption) ? absl::OkStatus() : HobbitTuningOf(options).status();
+}
+
+absl::StatusOr<std::unique_ptr<EvictionPolicy>> MakeHobbitPolicy(const PartContext& context, const PartOptions& options) {
+  MOED_ASSIGN_OR_RETURN(const HobbitTuning tuning, HobbitTuningOf(options));
   return MakeHobbitPolicy(context.model, tuning);
 }
 

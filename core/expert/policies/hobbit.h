@@ -24,7 +24,11 @@ inline constexpr OptionRow kHobbitHighCache{"hobbit-high-cache", "share of the c
 inline constexpr const OptionRow* kHobbitPolicyOptions[] = {&kHobbitLru, &kHobbitLfu,       &kHobbitLhu,
                                                             &kHobbitFld, &kHobbitHighCache, &kHobbitPlanOption};
 
-// INVALID_ARGUMENT: weights that do not sum to 1.
+// What was given, else what the file says, else the defaults. INVALID_ARGUMENT: weights that do not sum to 1.
+absl::StatusOr<HobbitTuning> HobbitTuningOf(const PartOptions& options);
+absl::Status CheckHobbitPolicyOptions(const PartOptions& options);
+
+// HobbitTuningOf's errors.
 absl::StatusOr<std::unique_ptr<EvictionPolicy>> MakeHobbitPolicy(const PartContext& context, const PartOptions& options);
 PartMemory HobbitPolicyMemory(const PartContext& context, const PartOptions& options);
 // `tuning`: weights that are negative or do not sum to 1 are a broken invariant of the caller.

@@ -46,6 +46,7 @@ constexpr PolicyRow kPolicies[] = {
      .description = "evicts by recency, frequency, high-precision frequency and layer distance; a cache for each precision",
      .source = "HOBBIT, arXiv 2411.01433, 3.4, equation 3",
      .options = kHobbitPolicyOptions,
+     .check_options = CheckHobbitPolicyOptions,
      .make = MakeHobbitPolicy,
      .memory = HobbitPolicyMemory},
     {.name = "arc",

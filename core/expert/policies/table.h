@@ -17,6 +17,8 @@ struct PolicyRow {
   std::string_view description;
   std::string_view source = {};
   std::span<const OptionRow* const> options = {};
+  // INVALID_ARGUMENT: options that do not go together, or one that is missing. Those of files that are Unread wait. Null: any do.
+  absl::Status (*check_options)(const PartOptions& options) = nullptr;
   absl::StatusOr<std::unique_ptr<EvictionPolicy>> (*make)(const PartContext& context, const PartOptions& options) = nullptr;
   PartMemory (*memory)(const PartContext& context, const PartOptions& options) = nullptr;  // null: nothing worth counting
   std::string_view mask = {};  // the router mask that it works with alone; "": any

@@ -59,6 +59,15 @@ absl::Status CheckStore(const PresetSetup& setup, const StoreReader& store) {
                             PackCommand(store, FormatsWithOneMore(store)), "\" makes such a store");
 }
 
+absl::Status CheckOptions(const PresetSetup& setup) {
+  const auto check = [&](const auto& row) {
+    return row.check_options == nullptr ? absl::OkStatus() : row.check_options(setup.options);
+  };
+  MOED_RETURN_IF_ERROR(check(*setup.policy));
+  MOED_RETURN_IF_ERROR(check(*setup.rule));
+  return check(*setup.mask);
+}
+
 uint64_t LeastOfMask(const PresetSetup& setup, const StoreDescription& store) {
   if (setup.mask->least_records == nullptr) return 0;
   const uint64_t records = setup.mask->least_records(static_cast<int>(store.moe_layers.size()), setup.options);
@@ -84,6 +93,7 @@ absl::StatusOr<PresetSetup> ChoosePreset(const PresetChoice& choice) {
   setup.options = choice.options;
   MOED_RETURN_IF_ERROR(setup.options.SetKnown(KnownOptions(setup)));
   for (const OptionValue& value : row.values) setup.options.Set(*value.option, value.value);
+  MOED_RETURN_IF_ERROR(CheckOptions(setup));
   return setup;
 }
 
@@ -91,10 +101,15 @@ absl::StatusOr<PresetSetup> ChoosePreset(const PresetChoice& choice, const Store
   MOED_ASSIGN_OR_RETURN(PresetSetup setup, ChoosePreset(choice));
   MOED_RETURN_IF_ERROR(CheckStore(setup, store));
   MOED_RETURN_IF_ERROR(setup.options.ReadFiles(store));
+  MOED_RETURN_IF_ERROR(CheckOptions(setup));
   if (setup.mask->check != nullptr) {
     MOED_RETURN_IF_ERROR(Annotate(setup.mask->check(store, setup.options), StrCat("preset ", setup.row->name)));
   }
   return setup;
+}
+
+bool ChoosesResidents(const PresetSetup& setup) {
+  return setup.mask->chooses_residents || setup.row->cache == CacheKind::kOneToken;
 }
 
 std::string LearnersOf(const PresetSetup& setup) {

@@ -46,7 +46,7 @@ struct PresetSetup {
 // Options that the preset has with these parts. INVALID_ARGUMENT: an unknown name.
 absl::StatusOr<std::vector<const OptionRow*>> KnownOptions(const PresetChoice& choice);
 // Before there is a store: files that options name are not read. INVALID_ARGUMENT: an unknown name or option, with the known
-// ones; parts that do not go together.
+// ones; parts or options that do not go together.
 absl::StatusOr<PresetSetup> ChoosePreset(const PresetChoice& choice);
 // And errors of files that options name. FAILED_PRECONDITION: the store lacks a precision or norms; says which pack makes it.
 absl::StatusOr<PresetSetup> ChoosePreset(const PresetChoice& choice, const StoreReader& store);
@@ -57,6 +57,8 @@ struct PresetParts {
   std::unique_ptr<RouterMask> mask;  // null: none
   std::unique_ptr<FidelityRule> rule;
 };
+// Whether it decides itself what is in memory, so that nobody else may.
+bool ChoosesResidents(const PresetSetup& setup);
 // Who learns in it, as a file of learned state has it.
 std::string LearnersOf(const PresetSetup& setup);
 // What they will hold.

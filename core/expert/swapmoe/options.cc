@@ -42,14 +42,6 @@ absl::StatusOr<SwapMoeFrequencyOptions> FrequencyOf(const PartOptions& options) 
   return frequency;
 }
 
-absl::Status CheckUpdateOptions(bool updates, const PartOptions& options) {
-  for (const OptionRow* row : kSwapMoeUpdateOptions) {
-    if (!updates && options.Given(*row))
-      return InvalidArgument(row->name, ": without ", kSwapMoeUpdates.name, " nothing follows it");
-  }
-  return absl::OkStatus();
-}
-
 absl::StatusOr<std::shared_ptr<SwapMoeExperts>> MakeSwapMoeExperts(const PartContext& context, const PartOptions& options) {
   SwapMoeOptions swap{.clock = context.clock};
   MOED_ASSIGN_OR_RETURN(swap.slots, SlotsOf(context.model, options));
@@ -59,7 +51,6 @@ absl::StatusOr<std::shared_ptr<SwapMoeExperts>> MakeSwapMoeExperts(const PartCon
   swap.score = static_cast<SwapMoeScore>(score);
   MOED_ASSIGN_OR_RETURN(const size_t updates, options.Word(kSwapMoeUpdates));
   swap.updates = updates == 1;
-  MOED_RETURN_IF_ERROR(CheckUpdateOptions(swap.updates, options));
   MOED_ASSIGN_OR_RETURN(swap.frequency, FrequencyOf(options));
   MOED_ASSIGN_OR_RETURN(swap.fade, options.Number(kSwapMoeFade));
   return std::make_shared<SwapMoeExperts>(context.model, std::move(swap));
@@ -72,6 +63,15 @@ absl::StatusOr<std::any> ReadSlotsFile(const std::string& path, const StoreReade
   MOED_ASSIGN_OR_RETURN(SlotsPlan plan, ReadSlotsPlan(path, store.model_hash(), static_cast<int>(description.moe_layers.size()),
                                                       description.experts_per_layer));
   return std::make_shared<const SlotsPlan>(std::move(plan));
+}
+
+absl::Status CheckSwapMoeOptions(const PartOptions& options) {
+  MOED_ASSIGN_OR_RETURN(const size_t updates, options.Word(kSwapMoeUpdates));
+  for (const OptionRow* row : kSwapMoeUpdateOptions) {
+    if (updates == 0 && options.Given(*row))
+      return InvalidArgument(row->name, ": without ", kSwapMoeUpdates.name, " nothing follows it");
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::vector<float>> SwapMoeNorms(const StoreReader& store, const PartOptions& options) {

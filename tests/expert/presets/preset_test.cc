@@ -7,6 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "core/expert/cache/fill_order.h"
 #include "core/expert/memory_plan.h"
+#include "core/expert/policies/hobbit.h"
 #include "tests/expert/provider_rig.h"
 
 namespace moed {
@@ -131,6 +132,53 @@ TEST_F(PresetTest, UnknownNamesAndOptionsListTheKnownOnes) {
   EXPECT_TRUE(Refusal("hobbit", "hobbit-lru=1,hobbit-lfu=0,hobbit-lhu=0,hobbit-fld=0,stacked-gate-layers=1", store_).ok());
   EXPECT_FALSE(Refusal("eap", "paths=/no/such/file", store_).ok());
   EXPECT_THAT(MessageText(Refusal("edgemoe", "", store_)), HasSubstr("widths"));
+}
+
+TEST_F(PresetTest, OptionsThatDoNotDoAreToldBeforeThereIsAStore) {
+  const struct {
+    const char *preset, *options, *said;
+  } kCases[] = {
+      {"hobbit", "hobbit-t1=0.9,hobbit-t2=0.1", "T1 <= T2"},
+      {"hobbit", "hobbit-lru=0.7", "sum to 0.99"},
+      {"hobbit", "stacked-gate-layers=2.5", "stacked-gate-layers: \"2.5\" is not a whole number"},
+      {"fate", "fate-shallow-layers=0.5", "is not a whole number"},
+      {"swapmoe", "swap-window=1.5", "is not a whole number"},
+      {"swapmoe", "swap-least-window=4.5", "is not a whole number"},
+      {"swapmoe", "swap-judged-steps=2.5", "is not a whole number"},
+      {"swapmoe", "swap-updates=off,swap-fade=0.1", "swap-fade: without swap-updates"},
+      {"edgemoe", "", "moed-plan widths"},
+  };
+  for (const auto& [preset, options, said] : kCases) {
+    const auto setup = ChoosePreset({.preset = preset, .options = PartOptions::Parse(options).value()});
+    EXPECT_TRUE(absl::IsInvalidArgument(setup.status())) << options;
+    EXPECT_THAT(MessageText(setup.status()), HasSubstr(said));
+  }
+  for (const auto& [preset, options] : {std::pair("hobbit", "hobbit-plan=of.json,hobbit-t1=0.95,hobbit-lru=0.1"),
+                                        std::pair("edgemoe", "widths=of.json"), std::pair("swapmoe", "swap-growth=1.5")}) {
+    EXPECT_TRUE(ChoosePreset({.preset = preset, .options = PartOptions::Parse(options).value()}).ok()) << options;
+  }
+}
+
+// Of options and a file what is given counts, and of what is not given the file.
+TEST_F(PresetTest, APlanOfHobbitSaysWhatIsNotGiven) {
+  const std::string path = folder_ / "hobbit.json";
+  std::ofstream(path) << absl::StrFormat(
+      R"({"model_hash":"%016x","t1":0.3,"t2":0.5,"lru":0.4,"lfu":0.3,"lhu":0.2,"fld":0.1,"high_cache":0.8})",
+      store_.model_hash());
+  const auto choose = [&](const std::string& given) {
+    return ChoosePreset({.preset = "hobbit", .options = PartOptions::Parse("hobbit-plan=" + path + given).value()}, store_);
+  };
+  const auto tuning = [&](const std::string& given) { return HobbitTuningOf(choose(given)->options).value(); };
+  EXPECT_EQ(tuning("").weights.lru, 0.4);
+  EXPECT_EQ(tuning("").high_cache, 0.8);
+  const HobbitTuning mixed = tuning(",hobbit-lru=0.1,hobbit-lfu=0.6,hobbit-high-cache=0.7");
+  EXPECT_EQ(mixed.weights.lru, 0.1);
+  EXPECT_EQ(mixed.weights.lfu, 0.6);
+  EXPECT_EQ(mixed.weights.lhu, 0.2);
+  EXPECT_EQ(mixed.weights.fld, 0.1);
+  EXPECT_EQ(mixed.high_cache, 0.7);
+  EXPECT_THAT(MessageText(choose(",hobbit-lru=0.1").status()), AllOf(HasSubstr("sum to 0.7"), HasSubstr("the plan's")));
+  EXPECT_THAT(MessageText(choose(",hobbit-t1=0.6").status()), HasSubstr("T1 <= T2"));
 }
 
 TEST_F(PresetTest, PartsAskedForByNameReplaceThePresets) {
