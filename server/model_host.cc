@@ -9,7 +9,6 @@
 #include "core/base/lost_device.h"
 #include "core/base/status.h"
 #include "core/base/version.h"
-#include "core/expert/routing_trace.h"
 #include "core/serving/packed_model.h"
 #include "core/store/store.h"
 #include "server/startup/allowed_store.h"
@@ -143,7 +142,6 @@ absl::Status ModelHost::CheckBeside(const Config& config) const {
 absl::Status ModelHost::DoLoad(Config config, absl::Duration drain_limit, ModelChange& change) {
   MOED_RETURN_IF_ERROR(change.CheckCancelled());
   config.follows_another = true;
-  if (!config_.record_routing.empty()) config.record_routing = NextTraceFolder(config_.record_routing);
   spdlog::info("loading {}", config.store);
   if (model_ != nullptr) {
     MOED_RETURN_IF_ERROR(CheckBeside(config));

@@ -199,8 +199,14 @@ absl::Status ProviderBuilder::StartRecording(uint64_t budget) {
   if (config_.record_routing.empty()) return absl::OkStatus();
   const RoutingShape shape{store_.description().moe_layers, spec_.top_k, spec_.experts,
                            store_.largest_expert_bytes(kReferencePrecision)};
-  absl::StatusOr<std::unique_ptr<RoutingRecorder>> recorder = RoutingRecorder::Create(config_.record_routing, shape, budget);
+  std::string folder = config_.record_routing;
+  absl::StatusOr<std::unique_ptr<RoutingRecorder>> recorder = RoutingRecorder::Create(folder, shape, budget);
+  if (absl::IsAlreadyExists(recorder.status())) {
+    folder = NextTraceFolder(config_.record_routing);
+    recorder = RoutingRecorder::Create(folder, shape, budget);
+  }
   MOED_RETURN_IF_ERROR(Annotate(recorder.status(), "--record-routing"));
+  spdlog::info("routing is recorded in {}", folder);
   recorder_ = *std::move(recorder);
   return absl::OkStatus();
 }

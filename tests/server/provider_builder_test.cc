@@ -68,14 +68,17 @@ TEST_F(ProviderBuilderTest, VerifiesReadsAsOftenAsItWasTold) {
   }
 }
 
+// A trace that is there stays, and the next one has a folder in its own.
 TEST_F(ProviderBuilderTest, RecordsRoutingWhereItWasTold) {
   config_.record_routing = folder_ / "trace";
-  CachingProvider& provider = Open(24);
-  provider.OnToken(kSession, TokenId(0));
-  for (const LayerId layer : kLayers) RunLayer(provider, layer, {0, 1, 2, 3});
-  provider.OnSequenceEnd(kSession);
-  ASSERT_TRUE(builder_->Finish().ok());
-  EXPECT_EQ(std::filesystem::file_size(folder_ / "trace/experts.u8"), std::size(kLayers) * kTopK);
+  for (const char* experts : {"trace/experts.u8", "trace/2/experts.u8", "trace/3/experts.u8"}) {
+    CachingProvider& provider = Open(24);
+    provider.OnToken(kSession, TokenId(0));
+    for (const LayerId layer : kLayers) RunLayer(provider, layer, {0, 1, 2, 3});
+    provider.OnSequenceEnd(kSession);
+    ASSERT_TRUE(builder_->Finish().ok());
+    EXPECT_EQ(std::filesystem::file_size(folder_ / experts), std::size(kLayers) * kTopK);
+  }
 }
 
 TEST_F(ProviderBuilderTest, KeepsWhatWasLearnedWhereItWasTold) {
