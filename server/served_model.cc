@@ -33,8 +33,10 @@ absl::StatusOr<std::unique_ptr<ServedModel>> ServedModel::Open(const Config& con
   // Not make_unique: the constructor is private.
   std::unique_ptr<ServedModel> model(new ServedModel(config, routing, clock));
   MOED_RETURN_IF_ERROR(model->OpenStore());
+  MOED_RETURN_IF_ERROR(CheckKvSpill(config.kv_spill, model->spec_));
   MOED_RETURN_IF_ERROR(model->MakeBackend());
   MOED_RETURN_IF_ERROR(model->PlanMemory());
+  MOED_RETURN_IF_ERROR(model->experts_->CheckKept());
   const std::string_view no_lookup = routing != nullptr ? "the routing is a recorded one" : NoPromptLookup(config, model->spec_);
   model->plan_.engine.prompt_lookup = no_lookup.empty();
   model->info_ = DescribeServer(config.serving, model->plan_, model->experts_->preset(), no_lookup);
@@ -178,7 +180,7 @@ absl::Status ServedModel::OpenDeviceSlots(DeviceSlots& device) {
 absl::Status ServedModel::LoadWeights(ModelChange& change) {
   trace_ = std::make_unique<Trace>(clock_, plan_.trace_events);
   MOED_ASSIGN_OR_RETURN(kv_, KvPool::Create(spec_, plan_.kv, backend_->memory()));
-  MOED_ASSIGN_OR_RETURN(kv_spill_, OpenKvSpill(config_.kv_spill, plan_.kv_spill, spec_, *kv_, clock_));
+  MOED_ASSIGN_OR_RETURN(kv_spill_, OpenKvSpill(config_.kv_spill, plan_.kv_spill, *kv_, clock_));
   MOED_ASSIGN_OR_RETURN(reads_, OpenReadBackend(config_.io_backend, store_->path(), {.queue_depth = config_.io_queue_depth}));
   if (config_.read_rate) reads_ = MakeThrottledBackend(std::move(reads_), static_cast<double>(*config_.read_rate), clock_);
   DeviceSlots device;

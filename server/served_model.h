@@ -44,8 +44,9 @@ namespace moed {
 // Open, Load, Stop, Finish: one at a time, in this order. What it shares is thread-safe, and used by nobody when the model ends.
 class ServedModel {
  public:
-  // Reads what is small of config.store and plans the memory; nothing large is allocated. RESOURCE_EXHAUSTED with the table of
-  // needs when the budget is too small. `routing`: null, or in the place of the model's router. `clock` and `routing` outlive it.
+  // Reads what is small of config.store, plans the memory and looks at what was kept of the model; nothing large is allocated.
+  // RESOURCE_EXHAUSTED with the table of needs when the budget is too small. `routing`: null, or in the place of the model's
+  // router. `clock` and `routing` outlive it.
   static absl::StatusOr<std::unique_ptr<ServedModel>> Open(const Config& config, RoutingSource* routing, Clock& clock);
   ~ServedModel();
 

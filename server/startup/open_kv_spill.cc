@@ -10,10 +10,8 @@
 namespace moed {
 namespace {
 
-absl::StatusOr<std::unique_ptr<KvSpill>> Open(const std::string& folder, const KvSpillSizes& sizes, const ModelSpec& spec,
-                                              KvPool& kv, const Clock& clock) {
-  if (spec.encoder) return InvalidArgument("an encoder-decoder has no sessions");
-  if (spec.prefix) return InvalidArgument("a prefix-LM has no sessions");
+absl::StatusOr<std::unique_ptr<KvSpill>> Open(const std::string& folder, const KvSpillSizes& sizes, KvPool& kv,
+                                              const Clock& clock) {
   MOED_ASSIGN_OR_RETURN(std::shared_ptr<NamelessFile> file, OpenNamelessFile(folder));
   const auto report = [](const absl::Status& status) { spdlog::warn("--kv-spill: {}", StrCat(status.message())); };
   return KvSpill::Create(kv, sizes, std::move(file), clock, report);
@@ -21,10 +19,17 @@ absl::StatusOr<std::unique_ptr<KvSpill>> Open(const std::string& folder, const K
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<KvSpill>> OpenKvSpill(const std::string& folder, const KvSpillSizes& sizes, const ModelSpec& spec,
-                                                     KvPool& kv, const Clock& clock) {
+absl::Status CheckKvSpill(const std::string& folder, const ModelSpec& spec) {
+  if (folder.empty()) return absl::OkStatus();
+  if (spec.encoder) return InvalidArgument("--kv-spill: an encoder-decoder has no sessions");
+  if (spec.prefix) return InvalidArgument("--kv-spill: a prefix-LM has no sessions");
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<KvSpill>> OpenKvSpill(const std::string& folder, const KvSpillSizes& sizes, KvPool& kv,
+                                                     const Clock& clock) {
   if (folder.empty()) return nullptr;
-  auto spill = Open(folder, sizes, spec, kv, clock);
+  auto spill = Open(folder, sizes, kv, clock);
   if (!spill.ok()) return Annotate(spill.status(), "--kv-spill");
   spdlog::info("keys and values of idle conversations may take {} of {}", FormatBytes(sizes.budget), folder);
   return spill;

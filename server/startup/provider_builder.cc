@@ -86,20 +86,28 @@ absl::Status ProviderBuilder::Open(const Dependencies& around) {
 
 LearnedFile ProviderBuilder::LearnedStateFile() const { return {learned_state_, store_.model_hash(), LearnersOf(preset_)}; }
 
+absl::Status ProviderBuilder::CheckKept() {
+  const absl::Status learned = CheckFile(learned_state_, [this] { return CheckLearned(LearnedStateFile()); });
+  // Of an earlier version: learning starts anew.
+  if (!absl::IsOutOfRange(learned)) MOED_RETURN_IF_ERROR(Annotate(learned, "--learned-state"));
+  const auto read = [this] { return ReadResidency(FileOfResidency(), store_.description()).status(); };
+  return Annotate(CheckFile(residency_, read), "--residency");
+}
+
+absl::Status ProviderBuilder::CheckFile(std::string& path, absl::FunctionRef<absl::Status()> check) const {
+  if (path.empty() || IsAbsent(path)) return absl::OkStatus();
+  const absl::Status status = check();
+  if (!absl::IsFailedPrecondition(status) || !config_.follows_another) return status;
+  path = BesideAnothers(path);
+  return IsAbsent(path) ? absl::OkStatus() : check();
+}
+
 absl::Status ProviderBuilder::LoadLearned(PresetParts& parts) {
   if (learned_state_.empty() || IsAbsent(learned_state_)) return absl::OkStatus();
-  const auto take = [&] {
-    return TakeLearned(LearnedStateFile(), [&](LearnedState& state) {
-      parts.policy->VisitLearned(state);
-      parts.predictor->VisitLearned(state);
-    });
-  };
-  absl::StatusOr<LearnedTaken> taken = take();
-  if (absl::IsFailedPrecondition(taken.status()) && config_.follows_another) {
-    learned_state_ = BesideAnothers(learned_state_);
-    if (IsAbsent(learned_state_)) return absl::OkStatus();
-    taken = take();
-  }
+  const absl::StatusOr<LearnedTaken> taken = TakeLearned(LearnedStateFile(), [&](LearnedState& state) {
+    parts.policy->VisitLearned(state);
+    parts.predictor->VisitLearned(state);
+  });
   if (absl::IsOutOfRange(taken.status())) {
     spdlog::warn("--learned-state: {}; learning starts anew", StrCat(taken.status().message()));
     return absl::OkStatus();
@@ -115,14 +123,8 @@ std::string ProviderBuilder::BesideAnothers(const std::string& path) const {
 }
 
 absl::Status ProviderBuilder::LoadResidency(std::vector<CachedKey>& records) {
-  if (config_.residency.empty()) return absl::OkStatus();
-  if (IsAbsent(residency_)) return absl::OkStatus();
+  if (residency_.empty() || IsAbsent(residency_)) return absl::OkStatus();
   absl::StatusOr<std::vector<CachedKey>> known = ReadResidency(FileOfResidency(), store_.description());
-  if (absl::IsFailedPrecondition(known.status()) && config_.follows_another) {
-    residency_ = BesideAnothers(residency_);
-    if (IsAbsent(residency_)) return absl::OkStatus();
-    known = ReadResidency(FileOfResidency(), store_.description());
-  }
   MOED_RETURN_IF_ERROR(Annotate(known.status(), "--residency"));
   spdlog::info("{} experts were in memory when {} was written: they are read first", known->size(), residency_);
   absl::MutexLock lock(&residency_mutex_);

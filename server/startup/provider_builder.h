@@ -38,6 +38,10 @@ class ProviderBuilder {
   const PresetSetup& preset() const { return preset_; }
   PresetNeeds Needs() const { return NeedsOfPreset(preset_, store_.description(), spec_); }
 
+  // Whether what was learned (--learned-state) and what was in memory (--residency) can be taken up; where a file is another
+  // model's, the one beside it is this one's. Once, before Open. Errors name the flag: TakeLearned's and ReadResidency's.
+  absl::Status CheckKept();
+
   struct Dependencies {
     GateFn gate;
     ReadBackend& reads;
@@ -48,7 +52,7 @@ class ProviderBuilder {
     const MemoryPlan& memory;
     uint64_t most_cache;  // that its cache may become
   };
-  // Takes up what was learned (--learned-state) and what was in memory (--residency).
+  // Takes up what was kept.
   absl::Status Open(const Dependencies& around);
   CachingProvider& provider() { return *provider_; }
 
@@ -77,6 +81,7 @@ class ProviderBuilder {
   ResidencyFile FileOfResidency() const { return {residency_, store_.model_hash()}; }
   absl::Status LoadLearned(PresetParts& parts);
   absl::Status LoadResidency(std::vector<CachedKey>& records);
+  absl::Status CheckFile(std::string& path, absl::FunctionRef<absl::Status()> check) const;
   absl::Status StartRecording(uint64_t budget);
   std::string BesideAnothers(const std::string& path) const;
 
@@ -85,7 +90,7 @@ class ProviderBuilder {
   const ModelSpec& spec_;
   const GateShape router_;
   PresetSetup preset_;
-  std::string learned_state_, residency_;      // files; beside those of the configuration where they are another model's
+  std::string learned_state_, residency_;      // files; beside those of the configuration where CheckKept found another model's
   std::unique_ptr<RoutingRecorder> recorder_;  // null: nothing is recorded
   std::unique_ptr<CachingProvider> provider_;
   absl::Mutex learned_mutex_;

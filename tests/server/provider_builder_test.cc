@@ -32,11 +32,16 @@ class ProviderBuilderTest : public testing::Test {
   CachingProvider& Open(int records, uint64_t budget = 1 << 20) {
     const MemoryPlan memory{.budget = budget, .cache = records * ExpertStore::Get().record_bytes()};
     builder_ = ProviderBuilder::Choose(config_, ExpertStore::Get().reader(), spec_).value();
+    MOED_CHECK(builder_->CheckKept().ok());
     const absl::Status opened =
         builder_->Open({StoreParts().gate, *reads_, Clock::Real(), Allocator::Host(), {}, nullptr, memory});
     MOED_CHECK(opened.ok());
     builder_->provider().OnSequenceStart(kSession);
     return builder_->provider();
+  }
+
+  absl::Status CheckKept() const {
+    return ProviderBuilder::Choose(config_, ExpertStore::Get().reader(), spec_).value()->CheckKept();
   }
 
   std::ptrdiff_t Files() const { return std::distance(std::filesystem::directory_iterator(folder_ / "."), {}); }
@@ -94,9 +99,7 @@ TEST_F(ProviderBuilderTest, KeepsWhatWasLearnedWhereItWasTold) {
     EXPECT_TRUE(std::filesystem::exists(config_.learned_state));
   }
   config_.preset.policy = "lru";
-  builder_ = ProviderBuilder::Choose(config_, ExpertStore::Get().reader(), spec_).value();
-  const MemoryPlan memory{.budget = 1 << 20, .cache = 24 * ExpertStore::Get().record_bytes()};
-  const absl::Status other = builder_->Open({StoreParts().gate, *reads_, Clock::Real(), Allocator::Host(), {}, nullptr, memory});
+  const absl::Status other = CheckKept();
   EXPECT_TRUE(absl::IsFailedPrecondition(other)) << other;
   EXPECT_THAT(MessageText(other), testing::HasSubstr("--learned-state"));
 }
@@ -135,10 +138,7 @@ TEST_F(ProviderBuilderTest, WhatWasInMemoryOfAnotherModelStaysWhereThisOneTookIt
   const ResidencyFile of_another{config_.residency, ExpertStore::Get().reader().model_hash() + 1};
   const std::vector<CachedKey> records = {{kFirst, 2}};
   ASSERT_TRUE(WriteResidency(of_another, records).ok());
-  const MemoryPlan memory{.budget = 1 << 20, .cache = 24 * ExpertStore::Get().record_bytes()};
-  builder_ = ProviderBuilder::Choose(config_, ExpertStore::Get().reader(), spec_).value();
-  const absl::Status refused =
-      builder_->Open({StoreParts().gate, *reads_, Clock::Real(), Allocator::Host(), {}, nullptr, memory});
+  const absl::Status refused = CheckKept();
   EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
   EXPECT_THAT(MessageText(refused), testing::HasSubstr("--residency"));
   EXPECT_EQ(*ReadResidency(of_another, ExpertStore::Get().reader().description()), records) << "it is left as it was";
@@ -197,10 +197,7 @@ TEST_F(ProviderBuilderTest, WhatWasKeptAndCannotBeReadIsNotStartedOver) {
     *kept = folder_ / "loop";
     std::filesystem::remove(*kept);
     std::filesystem::create_symlink(*kept, *kept);
-    builder_ = ProviderBuilder::Choose(config_, ExpertStore::Get().reader(), spec_).value();
-    const MemoryPlan memory{.budget = 1 << 20, .cache = 24 * ExpertStore::Get().record_bytes()};
-    const absl::Status refused =
-        builder_->Open({StoreParts().gate, *reads_, Clock::Real(), Allocator::Host(), {}, nullptr, memory});
+    const absl::Status refused = CheckKept();
     EXPECT_THAT(MessageText(refused), testing::HasSubstr(*kept)) << refused;
     kept->clear();
   }

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from tests.real_programs import CALL_SECONDS, RealProgramsTest, main, metrics_of
 from tests.system.http2_client import WINDOW_UPDATE, Http2Client
-from tools.daemon import Daemon, pack_demo
+from tools.daemon import Daemon, pack, pack_demo
 from tools.server_process import wait_until
 
 BUDGET = ("--memory-budget", "64MiB", "--threads", 1)
@@ -245,6 +245,27 @@ class LiveModel(RealProgramsTest):
             self.assertEqual(len((trace / "index.jsonl").read_text().splitlines()), 1, trace)
         with self.running("--store", self.store, *BUDGET, "--learned-state", learned) as daemon:
             self.assertIn(f"taken up from {learned}", daemon.log())
+
+    def test_what_does_not_fit_the_next_model_leaves_what_is_there(self) -> None:
+        encoder = pack(self.binaries, self.binaries.parent / "checkpoints" / "switch_transformers", self.models / "encoder.moed")
+        kept = self.folder / "kept"
+        kept.mkdir()
+        flags = ("--learned-state", kept / "learned", "--residency", kept / "residency")
+        with self.daemon(*flags, "--kv-spill", self.folder, "--kv-spill-budget", "64MiB") as daemon:
+            first = self.answer(daemon)
+            self.assertIn("an encoder-decoder has no sessions", self.fails(daemon, "load", encoder.name, "--replace"))
+            self.assertEqual(self.answer(daemon), first)
+            daemon.moectl("load", self.other, "--replace")
+            self.answer(daemon)
+            daemon.moectl("load", self.store, "--replace")
+            for name in ("learned", "residency"):
+                (of_the_other,) = kept.glob(f"{name}.*")
+                whole = of_the_other.read_bytes()
+                of_the_other.write_bytes(b"damaged")
+                self.assertIn(of_the_other.name, self.fails(daemon, "load", self.other, "--replace"))
+                self.assertEqual(self.answer(daemon), first)
+                of_the_other.write_bytes(whole)
+            daemon.moectl("load", self.other, "--replace")
 
     def test_a_model_that_nobody_asked_keeps_its_file_from_the_next_one(self) -> None:
         residency = ("--residency", self.folder / "residency")

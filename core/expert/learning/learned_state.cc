@@ -232,6 +232,11 @@ absl::Status TrySaveLearned(const LearnedFile& file, absl::FunctionRef<absl::Sta
   return ReplaceFile(file.path, [&](int fd, const std::string& partial) { return WriteAll(fd, partial, file, visit); });
 }
 
+absl::Status CheckLearned(const LearnedFile& file) {
+  MOED_ASSIGN_OR_RETURN(const std::unique_ptr<RandomAccessFile> bytes, OpenBuffered(file.path));
+  return CheckFile(file, *bytes).status();
+}
+
 absl::StatusOr<LearnedTaken> TakeLearned(const LearnedFile& file, VisitLearners visit) {
   MOED_ASSIGN_OR_RETURN(const std::unique_ptr<RandomAccessFile> bytes, OpenBuffered(file.path));
   MOED_ASSIGN_OR_RETURN(const uint64_t begin, CheckFile(file, *bytes));

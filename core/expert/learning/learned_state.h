@@ -88,6 +88,9 @@ absl::Status SaveLearned(const LearnedFile& file, VisitLearners visit);
 // The same with a visit that may fail: then the file stays as it was.
 absl::Status TrySaveLearned(const LearnedFile& file, absl::FunctionRef<absl::Status(LearnedState&)> visit);
 
+// Whether TakeLearned will take it, but for arrays that cannot have been learned: its errors.
+absl::Status CheckLearned(const LearnedFile& file);
+
 struct LearnedTaken {
   uint64_t taken_bytes = 0;
   uint64_t left_bytes = 0;  // that the file has not, or for which there is no room
