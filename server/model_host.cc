@@ -88,6 +88,7 @@ absl::StatusOr<std::shared_ptr<ModelChange>> ModelHost::Load(const ModelOrder& o
         KeepBudget();
         Config config = config_;
         config.store = store;
+        config.server_budget = *config_.memory_budget;
         if (order.memory_budget) config.memory_budget = order.memory_budget;
         return DoLoad(config, order.drain_limit.value_or(absl::Seconds(config_.drain_seconds)), change);
       },

@@ -7,6 +7,7 @@
 #include "core/base/byte_size.h"
 #include "core/base/status.h"
 #include "core/expert/cold_cost.h"
+#include "core/io/file.h"
 #include "core/io/metered_backend.h"
 #include "core/io/throttled_backend.h"
 #include "core/machine/system_files.h"
@@ -141,14 +142,15 @@ absl::Status ServedModel::PlanMemory() {
 
 // Memory that a device reads where it is cannot be reserved without being taken.
 absl::Status ServedModel::PlanGrowth() {
-  most_budget_ = config_.max_memory_budget.value_or(plan_.memory.budget);
+  const bool may_grow = &backend_->memory() == &BackendMemory::Host();
+  most_budget_ = config_.max_memory_budget.value_or(std::max(plan_.memory.budget, may_grow ? config_.server_budget : 0));
   if (!config_.max_memory_budget) return absl::OkStatus();
   const auto refused = [&](const auto&... why) {
     return InvalidArgument("--max-memory-budget ", FormatBytes(most_budget_), ": ", why...);
   };
   if (most_budget_ < plan_.memory.budget) return refused("less than the memory budget of ", FormatBytes(plan_.memory.budget));
   if (most_budget_ == plan_.memory.budget) return absl::OkStatus();
-  if (&backend_->memory() != &BackendMemory::Host()) {
+  if (!may_grow) {
     return refused("compute backend ", backend_->name(), " reads the expert cache where it is, which then keeps its size");
   }
   return Annotate(CheckMachineHas(most_budget_, kBesideBudgetBytes), "--max-memory-budget");
@@ -268,10 +270,19 @@ absl::Status ServedModel::Finish() {
   return written;
 }
 
+// The trace of the model before stays.
+std::string ServedModel::TracePath() const {
+  std::string path = config_.trace;
+  if (!config_.follows_another) return path;
+  for (int number = 2; path == config_.trace || !IsAbsent(path); ++number) path = StrCat(config_.trace, ".", number);
+  return path;
+}
+
 absl::Status ServedModel::WriteTrace() {
   if (config_.trace.empty()) return absl::OkStatus();
-  const absl::Status written = Annotate(trace_->WriteJson(config_.trace), "--trace");
-  if (written.ok()) spdlog::info("trace written to {} ({} events did not fit)", config_.trace, trace_->dropped());
+  const std::string path = TracePath();
+  const absl::Status written = Annotate(trace_->WriteJson(path), "--trace");
+  if (written.ok()) spdlog::info("trace written to {} ({} events did not fit)", path, trace_->dropped());
   return written;
 }
 

@@ -90,6 +90,7 @@ class ServedModel {
   absl::Status StartEngine(ErrorHandler failed);
   void Describe(ErrorHandler device_lost);
   CallLimits LimitsOfCalls() const;
+  std::string TracePath() const;
   absl::Status WriteTrace();
 
   const Config config_;

@@ -27,7 +27,8 @@ struct Config {
   std::string store;
   std::string models_folder;                  // Control.LoadModel may load what lies there; "" = the store of the start alone
   std::optional<uint64_t> memory_budget;      // absent: from the machine
-  std::optional<uint64_t> max_memory_budget;  // that ResizeMemory may be asked for; absent: the memory budget
+  std::optional<uint64_t> max_memory_budget;  // that ResizeMemory may be asked for; absent: the larger of the two budgets
+  uint64_t server_budget = 0;                 // no setting of its own: the server's, where this model was given less of it
   std::optional<uint64_t> device_budget;      // absent: from the device
   bool processor_experts = true;
   DeviceLost device_lost = DeviceLost::kCpu;

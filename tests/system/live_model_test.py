@@ -107,6 +107,14 @@ class LiveModel(RealProgramsTest):
             daemon.moectl("load", "--replace", "--memory-budget", "64MiB")
             self.assertEqual(daemon.stop(), 0, daemon.log())
 
+    def test_a_model_that_was_loaded_in_less_may_grow_to_the_budget_of_the_start(self) -> None:
+        with self.daemon("--kv-budget", "4MiB") as daemon:
+            first = self.answer(daemon)
+            daemon.moectl("load", "--replace", "--memory-budget", "32MiB")
+            self.assertIn("memory budget 64.0 MiB", daemon.moectl("resize", "64MiB").stdout)
+            self.assertEqual(self.answer(daemon), first)
+            self.assertIn("at most", self.fails(daemon, "resize", "65MiB"))
+
     def counters(self, daemon: Daemon) -> dict[str, float]:
         lines = [line for line in metrics_of(daemon).splitlines() if not line.startswith("#")]
         samples = dict(line.rsplit(" ", 1) for line in lines)
@@ -232,8 +240,10 @@ class LiveModel(RealProgramsTest):
             daemon.moectl("load", self.store, "--replace")
 
     def test_what_the_model_before_left_behind_stops_nobody(self) -> None:
-        learned, traces = self.folder / "learned", self.folder / "traces"
-        flags = ("--learned-state", learned, "--record-routing", traces)
+        learned, traces, trace = self.folder / "learned", self.folder / "traces", self.folder / "trace.json"
+        flags = ("--learned-state", learned, "--record-routing", traces, "--trace", trace)
+        kept = pathlib.Path(f"{trace}.3")
+        kept.write_text("kept")
         with self.daemon(*flags) as daemon:
             for store in (self.other, self.store, self.store):
                 self.answer(daemon)
@@ -241,8 +251,11 @@ class LiveModel(RealProgramsTest):
             self.answer(daemon)
             self.assertEqual(daemon.stop(), 0, daemon.log())
         self.assertEqual(len(list(self.folder.glob("learned*"))), 2, "a file for each model")
-        for trace in (traces, traces / "2", traces / "3", traces / "4"):
-            self.assertEqual(len((trace / "index.jsonl").read_text().splitlines()), 1, trace)
+        for folder in (traces, traces / "2", traces / "3", traces / "4"):
+            self.assertEqual(len((folder / "index.jsonl").read_text().splitlines()), 1, folder)
+        for name in ("trace.json", "trace.json.2", "trace.json.4", "trace.json.5"):
+            self.assertIn("traceEvents", (self.folder / name).read_text(), name)
+        self.assertEqual(kept.read_text(), "kept")
         with self.running("--store", self.store, *BUDGET, "--learned-state", learned) as daemon:
             self.assertIn(f"taken up from {learned}", daemon.log())
 
