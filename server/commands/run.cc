@@ -17,6 +17,7 @@
 #include "client/flag_values.h"
 #include "core/base/byte_size.h"
 #include "core/base/status.h"
+#include "core/expert/presets/preset.h"
 #include "server/commands/command_line.h"
 #include "server/commands/local_daemon.h"
 #include "server/commands/model_source.h"
@@ -24,6 +25,7 @@
 #include "server/commands/run_log.h"
 #include "server/commands/store_cache.h"
 #include "server/startup/config.h"
+#include "server/startup/outputs.h"
 #include "spdlog/spdlog.h"
 
 namespace moed {
@@ -31,8 +33,9 @@ namespace {
 
 constexpr int kExitFailed = 1;
 constexpr int kExitUsage = 2;
-constexpr int kStopSeconds = 10;              // beyond what running requests may take
-constexpr size_t kMostPromptBytes = 8 << 20;  // as --max-text-bytes
+constexpr int kStopSeconds = 10;                  // beyond what running requests may take
+constexpr size_t kMostPromptBytes = 8 << 20;      // as --max-text-bytes
+constexpr std::string_view kNoTemplate = "none";  // of moed-pack
 constexpr std::string_view kOwnFlags[] = {"--store", "--memory-budget", "--listen"};
 
 constexpr const char* kDescription =
@@ -83,8 +86,9 @@ void Define(CLI::App& app, Flags& flags) {
   HandOn(app, "--seed", flags.sampling, "same seed, same tokens")->transform(AtLeast<uint64_t>(0))->type_name("N");
   HandOn(app, "--expert-formats", flags.pack, "of moed-pack")->type_name("F[:Q],...");
   HandOn(app, "--trunk-format", flags.pack, "of moed-pack")->type_name("F[:Q]");
-  app.add_option("--chat-template", flags.chat_template, "Jinja that makes a prompt of a conversation, instead of the model's")
-      ->type_name("FILE");
+  app.add_option("--chat-template", flags.chat_template,
+                 "Jinja that makes a prompt of a conversation, instead of the model's; none: no conversations")
+      ->option_text("FILE (or none)");
 }
 
 // An exit code where there is nothing to run.
@@ -100,14 +104,14 @@ std::optional<int> Parse(std::span<const std::string> arguments, Flags& flags) {
 absl::StatusOr<ModelSource> ExamineSource(Flags& flags) {
   MOED_ASSIGN_OR_RETURN(ModelSource source, ExamineModel(flags.model));
   if (!flags.chat_template.empty()) {
-    MOED_RETURN_IF_ERROR(AddFile(flags.chat_template, source));
+    if (flags.chat_template != kNoTemplate) MOED_RETURN_IF_ERROR(AddFile(flags.chat_template, source));
     flags.pack.insert(flags.pack.end(), {"--chat-template", flags.chat_template});
   }
   if (!source.is_store || flags.pack.empty()) return source;
   return InvalidArgument(flags.pack.front(), ": ", source.path, " is packed already");
 }
 
-// What the daemon will make of its flags and this process's environment. Its store is not known yet.
+// What the daemon will make of its flags and this process's environment. Its store and its socket are not known yet.
 absl::StatusOr<Config> ReadDaemonConfig(const Flags& flags) {
   for (const std::string& flag : flags.daemon) {
     for (const std::string_view own : kOwnFlags) {
@@ -117,7 +121,7 @@ absl::StatusOr<Config> ReadDaemonConfig(const Flags& flags) {
     }
   }
   std::vector<std::string> arguments = flags.daemon;
-  arguments.insert(arguments.end(), {"--store", flags.model});
+  arguments.insert(arguments.end(), {"--store", flags.model, "--listen", "unix:moed"});
   MOED_ASSIGN_OR_RETURN(ConfigOutcome outcome, ReadConfig(arguments, kEnvironment));
   if (!outcome.answer.empty()) return InvalidArgument("after --: flags that end the daemon at once have no use here");
   if (flags.memory.empty()) return outcome.config;
@@ -125,6 +129,36 @@ absl::StatusOr<Config> ReadDaemonConfig(const Flags& flags) {
   if (!budget.ok()) return Annotate(budget.status(), "--memory");
   outcome.config.memory_budget = *budget;
   return outcome.config;
+}
+
+// Whatever would make it ask for one is another daemon's.
+absl::Status CheckWithoutTokens(const Flags& flags, const Config& config) {
+  if (config.access.tokens.empty()) return absl::OkStatus();
+  const bool after = std::ranges::any_of(flags.daemon, [](const std::string& flag) { return flag.starts_with("--tokens"); });
+  const bool variable = kEnvironment("MOED_TOKENS") != nullptr;
+  return InvalidArgument(after      ? "--tokens after --"
+                         : variable ? "MOED_TOKENS"
+                                    : "tokens in the configuration file",
+                         ": the daemon of moed run is this user's alone, and asks for no token");
+}
+
+// A store that is not packed yet has a precision for each format that is named, or one.
+absl::Status CheckPrecisions(const Flags& flags, const Config& config) {
+  MOED_ASSIGN_OR_RETURN(const PresetSetup preset, ChoosePreset(config.preset));
+  const auto flag = std::ranges::find(flags.pack, "--expert-formats");
+  const auto precisions = 1 + (flag == flags.pack.end() ? 0 : std::ranges::count(*std::next(flag), ','));
+  if (precisions >= preset.rule->least_precisions) return absl::OkStatus();
+  return InvalidArgument("preset ", preset.row->name, " with the fidelity rule ", preset.rule->name, " needs experts at ",
+                         preset.rule->least_precisions, " precisions: --expert-formats names them, as in q8,q2p");
+}
+
+// What packing changes nothing of.
+absl::Status CheckBeforePacking(const Flags& flags, const ModelSource& source, const Config& config) {
+  MOED_RETURN_IF_ERROR(CheckWithoutTokens(flags, config));
+  MOED_RETURN_IF_ERROR(CheckConfig(config));
+  MOED_RETURN_IF_ERROR(CheckFolders(config));
+  if (!source.is_store) MOED_RETURN_IF_ERROR(CheckPrecisions(flags, config));
+  return ChooseBudget(config.memory_budget).status();
 }
 
 bool OnTerminal() { return isatty(STDIN_FILENO) != 0 && isatty(STDOUT_FILENO) != 0; }
@@ -241,6 +275,8 @@ int RunModel(std::span<const std::string> arguments) {
   if (!source.ok()) return Fail(source.status(), kExitUsage);
   const absl::StatusOr<Config> config = ReadDaemonConfig(flags);
   if (!config.ok()) return Fail(config.status(), kExitUsage);
+  const absl::Status fits = CheckBeforePacking(flags, *source, *config);
+  if (!fits.ok()) return Fail(fits, kExitUsage);
   const absl::StatusOr<std::optional<std::string>> prompt = ReadPrompt(flags);
   if (!prompt.ok()) return Fail(prompt.status(), kExitUsage);
   spdlog::set_level(spdlog::level::off);  // the daemon logs what it makes of the same parts

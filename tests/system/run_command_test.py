@@ -157,6 +157,7 @@ class RunCommandTest(RealProgramsTest):
 
     def test_what_the_environment_says_of_another_daemon_is_nothing_to_it(self) -> None:
         self.environment |= {"MOECTL_TLS_CA": "/of/another", "MOECTL_TLS_NAME": "another", "MOECTL_TOKEN_FILE": "/of/another"}
+        self.environment["MOED_LISTEN"] = "0.0.0.0:1"
         self.environment |= {"https_proxy": "http://127.0.0.1:1", "http_proxy": "http://127.0.0.1:1"}
         self.answer(self.demo_store(), "--memory", DEMO_BUDGET)
 
@@ -198,6 +199,10 @@ class RunCommandTest(RealProgramsTest):
         self.assertNotIn("no chat template", run.stderr)
         template.write_text("{% for message in messages %}{{ message.role }}{% endfor %}")
         self.assertIn("packing", self.answer(self.tiny, "--chat-template", template).stderr)
+        copy = self.tiny_copy()
+        (copy / "chat_template.jinja").write_text(template.read_text())
+        self.assertNotIn("no chat template", self.answer(copy).stderr)
+        self.assertIn("no chat template", self.answer(copy, "--chat-template", "none").stderr)
 
     def test_what_has_changed_is_packed_anew(self) -> None:
         copy = self.tiny_copy()
@@ -285,12 +290,36 @@ class RunCommandTest(RealProgramsTest):
             ((self.tiny, "--prompt", "x", "--chat-template", "/nonexistent.jinja"), "/nonexistent.jinja"),
             ((self.demo_store(), "--prompt", "x", "--expert-formats", "q4"), "packed already"),
             ((self.tiny, "--prompt", "x", "--expert-formats", "q99"), "q99"),
+            ((self.tiny, "--prompt", "x", "--memory", "1000TiB"), "more than the"),
+            ((self.tiny, "--prompt", "x", "--", "--kv-spill", str(self.home)), "--kv-spill-budget"),
+            ((self.tiny, "--prompt", "x", "--", "--trace", "/nonexistent/trace"), "--trace: there is no folder /nonexistent"),
+            ((self.tiny, "--prompt", "x", "--", "--preset-options", "hobbit-t3=1"), "hobbit-t3"),
+            ((self.tiny, "--prompt", "x", "--", "--preset", "edgemoe"), "moed-plan widths"),
+            ((self.tiny, "--prompt", "x", "--", "--preset", "hobbit"), "needs experts at 2 precisions: --expert-formats"),
+            ((self.tiny, "--prompt", "x", "--expert-formats", "q8", "--", "--preset", "io-qexp"), "--expert-formats names them"),
+            ((self.tiny, "--prompt", "x", "--", "--tokens", "t"), "--tokens after --: the daemon of moed run is this user's"),
         ):
             with self.subTest(words):
                 run = self.run_model(*arguments, text="")
                 self.assertEqual(run.returncode, 2, run.stderr)
                 self.assertIn(words, run.stderr)
         self.assertEqual(list(self.cache.glob("*.moed")), [])
+
+    def test_tokens_are_told_with_their_place_before_anything_is_packed(self) -> None:
+        file = self.home / "moed.toml"
+        file.write_text('tokens = "/of/another"\n')
+        places = {
+            "MOED_TOKENS": ("/of/another", "MOED_TOKENS: "),
+            "MOED_CONFIG": (str(file), "tokens in the configuration file: "),
+        }
+        for variable, (value, words) in places.items():
+            with self.subTest(variable):
+                self.environment[variable] = value
+                run = self.run_model(self.tiny, "--prompt", "x")
+                self.assertEqual(run.returncode, 2, run.stderr)
+                self.assertIn(words, run.stderr)
+                del self.environment[variable]
+        self.assertFalse(self.cache.exists())
 
     def test_a_budget_that_is_too_small_names_the_smallest(self) -> None:
         run = self.run_model(self.demo_store(), "--prompt", "x", "--memory", "1MiB")
