@@ -97,6 +97,7 @@ class Disks(Scenarios):
         for fault, value in ((Fault.SHORT, 0), (Fault.LATE, 300_000)):
             with faults.during(fault if short else Fault.LATE, value):
                 self.assertEqual(patient.answer(), patient.well)
+                self.assertGreater(faults.struck(), 0)
         patient.check()
 
     def test_a_disk_that_is_really_full(self) -> None:

@@ -1,14 +1,18 @@
 """Reads that go wrong, a store that is cut short, files that may not grow."""
 
+import contextlib
 import errno
 import itertools
+import json
 import os
 import resource
 import threading
+from typing import Any
 
 from tests.chaos.faults import Fault
-from tests.chaos.patient import CANCELLED, DATA_LOSS, LONG, LONG_PROMPT, PROMPT, TIMES, eventually, request
+from tests.chaos.patient import DATA_LOSS, LONG, LONG_PROMPT, PROMPT, TIMES, eventually, request
 from tests.chaos.scenarios import Scenarios
+from tests.system.http2_client import Http2Client, header, message
 
 
 class Storage(Scenarios):
@@ -31,22 +35,41 @@ class Storage(Scenarios):
     def test_reads_that_are_only_slow_or_in_pieces_change_nothing(self) -> None:
         for fault, value in ((Fault.SHORT, 0), (Fault.LATE, 500_000), (Fault.ERROR, errno.EINTR)):
             with self.subTest(fault.name):
-                if value == errno.EINTR:  # again and again would be for ever
-                    thread = threading.Timer(0.05, self.faults.end)
-                    thread.start()
                 with self.faults.during(fault, value):
+                    if value == errno.EINTR:  # again and again would be for ever
+                        threading.Thread(target=self.end_once_struck).start()
                     self.assertEqual(self.patient.answer(), self.patient.well)
+                    self.assertGreater(self.faults.struck(), 0)
                 self.patient.check()
 
+    def end_once_struck(self) -> None:
+        eventually(lambda: self.faults.struck() > 0, "a read to be struck")
+        self.faults.end()
+
     def test_a_read_that_hangs_holds_nobody_longer_than_itself(self) -> None:
-        with self.faults.during(Fault.HELD):
-            calls = [self.patient.inference.GenerateStream(request(60, LONG_PROMPT)) for _ in range(2)]
+        def named(name: str, new_tokens: int, text: str = PROMPT) -> Any:
+            asked = request(new_tokens, text)
+            asked.request_id = name
+            return asked
+
+        with self.faults.during(Fault.HELD), contextlib.closing(Http2Client(self.patient.daemon.address)) as client:
+            calls = [self.patient.inference.GenerateStream(named(name, 60, LONG_PROMPT)) for name in ("cancelled", "patient")]
             eventually(lambda: self.faults.struck() > 0, "a read to hang")
             calls[0].cancel()
-            self.assertEqual(calls[0].code(), CANCELLED)  # the client is told at once
-            self.assertTrue(self.patient.stats().running >= 0)  # Control answers
-        self.assertEqual([message.HasField("finish") for message in calls[1]][-1], True)
+            late = client.open_stream("/moe.v1.Inference/GenerateStream", header("grpc-timeout", b"50m"))
+            client.send_data(late, message(named("late", 4).SerializeToString()), end=True)
+            client.wait_for_end(late)  # the daemon tells it at once
+            stats = self.patient.stats()
+            self.assertGreater(stats.running + stats.waiting, 0, "the read hangs no more")
+        self.assertTrue(list(calls[1])[-1].HasField("finish"))
         self.patient.check()
+        ends = {"cancelled": "CANCELLED", "patient": "OK", "late": "DEADLINE_EXCEEDED"}
+        eventually(lambda: ends.items() <= self.logged_codes().items(), f"{ends} to be logged")
+
+    def logged_codes(self) -> dict[str, str]:
+        """By request."""
+        lines = [json.loads(line) for line in self.request_log.read_text().splitlines()]
+        return {line["id"]: line["code"] for line in lines}
 
     def test_the_store_is_cut_short_and_made_whole_and_unlinked(self) -> None:
         whole = self.store.read_bytes()

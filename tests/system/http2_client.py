@@ -69,6 +69,7 @@ class Http2Client:
         self._windows: dict[int, int] = {0: 65535}
         self._stream_window = 65535
         self._reset: set[int] = set()
+        self._ended: set[int] = set()
         self._unread = b""
         settings = b"" if window is None else struct.pack(">HI", INITIAL_WINDOW_SIZE, window)
         with contextlib.ExitStack() as unless_greeted:
@@ -114,6 +115,11 @@ class Http2Client:
                 self.send(DATA, END_STREAM if end and sent == len(data) else 0, stream, piece)
         return sent
 
+    def wait_for_end(self, stream: int) -> None:
+        """Until the server has ended or reset it."""
+        while stream not in self._ended | self._reset:
+            self._read_frame()
+
     def call(self, method: str, body: bytes) -> int:
         """Everything that a unary call sends. The stream."""
         stream = self.open_stream(method)
@@ -155,6 +161,8 @@ class Http2Client:
             self._windows[stream] = self._windows.get(stream, 0) + struct.unpack(">I", payload)[0]
         elif kind == RST_STREAM:
             self._reset.add(stream)
+        elif kind == HEADERS and flags & END_STREAM:
+            self._ended.add(stream)
         elif kind == PING and not flags & ACK:
             self.send(PING, ACK, 0, payload)
         elif kind == SETTINGS and not flags & ACK:
