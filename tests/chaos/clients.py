@@ -44,18 +44,24 @@ class Clients(Scenarios):
         command = [str(self.binaries / "moectl"), "--server", self.patient.daemon.address, "generate", "--prompt", PROMPT]
         command += ["--max-new-tokens", "400", "--ignore-eos"]
         for _ in range(TIMES):
-            clients = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0) for _ in range(4)]
-            for number, client in enumerate(clients):
+            clients: list[subprocess.Popen[bytes]] = []
+            for number in range(4):
+                client = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0)
+                clients.append(client)
                 assert client.stdout is not None
-                if number < 2:  # so many are answered at once
+                if number < 2:  # so many are answered at once; the others wait
                     client.stdout.read(1)
+            for number, client in enumerate(clients):
                 client.send_signal(signal.SIGSTOP if number % 2 else signal.SIGKILL)
-            stopped = self.patient.stats().generated_tokens
-            eventually(lambda: self.patient.stats().generated_tokens >= stopped + 16, "the answer to a stopped client to go on")
+            self.wait_for_tokens(16)  # for a client that is stopped
             for client in clients:
                 client.kill()  # a stopped one, too
                 client.communicate()
             self.patient.check()
+
+    def wait_for_tokens(self, more: int) -> None:
+        wanted = self.patient.stats().generated_tokens + more
+        eventually(lambda: self.patient.stats().generated_tokens >= wanted, "an answer to go on")
 
     def test_connections_that_end_in_the_middle(self) -> None:
         def half_a_frame(client: Http2Client) -> None:
