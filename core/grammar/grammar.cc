@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "core/base/check.h"
 #include "core/base/status.h"
 #include "core/grammar/syntax_builder.h"
 
@@ -32,12 +31,6 @@ absl::StatusOr<std::shared_ptr<const Grammar>> Grammar::FromRegex(std::string_vi
 
 absl::StatusOr<std::shared_ptr<const Grammar>> Grammar::FromJsonSchema(std::string_view schema, uint64_t most_text_bytes) {
   return FromFormat({TextFormat::Kind::kJsonSchema, std::string(schema)}, most_text_bytes);
-}
-
-std::shared_ptr<const Grammar> Grammar::AnyJsonObject() {
-  auto grammar = FromFormat({});
-  MOED_CHECK(grammar.ok());
-  return *std::move(grammar);
 }
 
 absl::StatusOr<std::shared_ptr<const Grammar>> Grammar::FromSyntax(const Syntax& syntax, const VocabularyTrie& trie,

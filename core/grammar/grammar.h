@@ -36,7 +36,6 @@ class Grammar {
   //     held, are annotations.
   static absl::StatusOr<std::shared_ptr<const Grammar>> FromJsonSchema(std::string_view schema,
                                                                        uint64_t most_text_bytes = UINT64_MAX);
-  static std::shared_ptr<const Grammar> AnyJsonObject();
   // A text made of such, of as many of the vocabulary's tokens at most; markers are special tokens where `trie` has them. Errors
   // begin with the syntax's field.
   static absl::StatusOr<std::shared_ptr<const Grammar>> FromSyntax(const Syntax& syntax, const VocabularyTrie& trie,

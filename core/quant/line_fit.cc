@@ -55,8 +55,8 @@ struct Best {
   }
 };
 
-// The sparse error of `lines`, and the offset for the codes they give when all but the shrunken part of their errors is made
-// good.
+// The sparse error of `lines` (the sum of |(weight - decoded) / scale|^p over the columns, zero where the scale is), and the
+// offset for the codes they give when all but the shrunken part of their errors is made good.
 struct SparseFit {
   FourRows error;
   FourRows next_offset;
@@ -98,10 +98,6 @@ Lines LeastSquaresLines(const FourRowsColumns& columns, float largest_code) {
     lines = fit.next;
   }
   return best.lines;
-}
-
-FourRows SparseError(const FourRowsColumns& columns, const Lines& lines, float largest_code) {
-  return EvaluateSparse(columns, lines, largest_code, kBeta).error;
 }
 
 Lines HalfQuadraticLines(const FourRowsColumns& columns, float largest_code) {

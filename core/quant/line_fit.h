@@ -27,8 +27,6 @@ Lines LeastSquaresLines(const FourRowsColumns& columns, float largest_code);
 // In units of the scale, so that a matrix times a constant has the same codes. Of all steps the one of least error is kept, so
 // the error is never above that of the range's line.
 Lines HalfQuadraticLines(const FourRowsColumns& columns, float largest_code);
-// The error that it makes small: the sum of |(weight - decoded) / scale|^p over the columns, zero where the scale is.
-FourRows SparseError(const FourRowsColumns& columns, const Lines& lines, float largest_code);
 
 // Even steps over -largest..largest.
 Lines SymmetricLines(FourRows largest, float largest_code);

@@ -232,10 +232,6 @@ std::string Tokenizer::TokenBytes(TokenId token) const {
   return byte ? std::string(1, static_cast<char>(*byte)) : text;
 }
 
-bool Tokenizer::StripsLeadingSpace() const {
-  return (impl_->decoder.strip_count > 0 && impl_->decoder.strip == " ") || !impl_->decoder.first_piece_drops.empty();
-}
-
 size_t Tokenizer::memory_bytes() const {
   const auto of_ids = [](const std::vector<uint32_t>& ids) { return ids.capacity() * sizeof(uint32_t); };
   return sizeof(Tokenizer) + sizeof(Impl) + impl_->blob.capacity() + impl_->raw_added.memory_bytes() +

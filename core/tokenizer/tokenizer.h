@@ -57,8 +57,7 @@ class Tokenizer {
   bool IsSpecial(TokenId token) const;
   // The bytes that `token` adds to a text in the middle of it (a leading U+2581 is a space). Empty for an unknown id.
   std::string TokenBytes(TokenId token) const;
-  bool StripsLeadingSpace() const;  // the first space of a decoded text goes (SentencePiece)
-  size_t memory_bytes() const;      // resident, everything included
+  size_t memory_bytes() const;  // resident, everything included
 
  private:
   friend class StreamDecoder;

@@ -89,9 +89,10 @@ TEST(Matcher, AVocabularyThatCannotGoOnIsNamed) {
 
 TEST(MatcherPool, GivesNoMoreThanItsShare) {
   const uint64_t vocabulary = VocabularyTrie(DemoTokenizer(), kDemoVocabulary).bytes();
-  const uint64_t share = vocabulary + 2 * (MatcherCacheBytes(kDemoVocabulary) + Grammar::AnyJsonObject()->bytes());
-  MatcherPool pool(DemoTokenizer(), kDemoVocabulary, share);
   const Syntax any = *SyntaxOf({});
+  const uint64_t grammar = Grammar::FromSyntax(any, DemoTrie()).value()->bytes();
+  const uint64_t share = vocabulary + 2 * (MatcherCacheBytes(kDemoVocabulary) + grammar);
+  MatcherPool pool(DemoTokenizer(), kDemoVocabulary, share);
   auto one = pool.Make(any), other = pool.Make(any);
   ASSERT_TRUE(one.ok() && other.ok()) << one.status() << other.status();
   EXPECT_TRUE(absl::IsResourceExhausted(pool.Make(any).status()));

@@ -45,7 +45,7 @@ TEST(Syntax, SpecialTokensAreNoText) {
   EXPECT_EQ((*without.Allowed())[0], 0b001u);
   ASSERT_TRUE(with.Accept(kSpecial).ok());
   EXPECT_EQ((*with.Allowed())[0], 0b001u);
-  Matcher json(Grammar::AnyJsonObject(), special, 1 << 16);
+  Matcher json(Compiled(*SyntaxOf({}), special), special, 1 << 16);
   ASSERT_TRUE(json.Accept("{\"").ok());
   EXPECT_EQ((*json.Allowed())[0], 0b011u);
 }

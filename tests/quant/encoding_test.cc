@@ -1,6 +1,7 @@
 #include "core/quant/encoding.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <random>
 #include <string>
@@ -123,6 +124,20 @@ TEST(Encodings, EveryOneIsFiniteAndWithinTheWeights) {
   }
 }
 
+// Of each row: the sum of |(weight - decoded) / scale|^(3/4).
+std::array<double, 4> SparseError(const quant::FourRowsColumns& columns, const quant::Lines& lines, float largest_code) {
+  std::array<double, 4> errors{};
+  for (size_t lane = 0; lane < errors.size(); ++lane) {
+    const double scale = lines.scale[lane], offset = lines.offset[lane];
+    if (scale == 0) continue;
+    for (const quant::FourRows& column : columns.at) {
+      const double code = std::clamp(std::nearbyint((column[lane] - offset) / scale), 0.0, double{largest_code});
+      errors[lane] += std::pow(std::abs((column[lane] - (scale * code + offset)) / scale), 0.75);
+    }
+  }
+  return errors;
+}
+
 // By hand, first step from the range's line: 30 weights of 0, one of 3, one of 0.6; scale 1, z = 0, so code(0.6) = 1 and its
 // error e = 0.6 - 1 = -0.4. Shrunk by |e|^(-1/4) / 10 = 0.12574 it is s = -0.27426; z = mean(q - (x - s)) = (1 - 0.6 - 0.27426)
 // / 32.
@@ -133,7 +148,7 @@ TEST(HalfQuadratic, OneStepByHand) {
   const quant::Lines range = quant::RangeLines(columns, 3);
   EXPECT_EQ(range.scale[0], 1);
   EXPECT_EQ(range.offset[0], 0);
-  EXPECT_NEAR(quant::SparseError(columns, range, 3)[0], std::pow(0.4, 0.75), 1e-6);
+  EXPECT_NEAR(SparseError(columns, range, 3)[0], std::pow(0.4, 0.75), 1e-6);
   // The zero point 0.12574 / 32 would move 31 exact weights off theirs to mend one: its sparse error is larger, and it is not
   // kept.
   EXPECT_GT(31 * std::pow(0.12574 / 32, 0.75) + std::pow(0.4 - 0.12574 / 32, 0.75), std::pow(0.4, 0.75));
@@ -154,7 +169,7 @@ TEST(HalfQuadratic, MostWeightsComeRightAndFarOnesStayFar) {
   const quant::Lines lines = quant::HalfQuadraticLines(columns, 3);
   EXPECT_EQ(lines.scale[0], 1);
   EXPECT_NEAR(lines.offset[0], 0.3f, 0.03f);
-  EXPECT_LT(quant::SparseError(columns, lines, 3)[0], 0.5f * quant::SparseError(columns, quant::RangeLines(columns, 3), 3)[0]);
+  EXPECT_LT(SparseError(columns, lines, 3)[0], 0.5f * SparseError(columns, quant::RangeLines(columns, 3), 3)[0]);
 }
 
 TEST(HalfQuadratic, NeverRaisesTheSparseErrorAndMostlyLowersIt) {
@@ -163,11 +178,11 @@ TEST(HalfQuadratic, NeverRaisesTheSparseErrorAndMostlyLowersIt) {
     for (uint32_t seed = 0; seed < 50; ++seed) {
       const quant::FourRowsColumns columns = quant::Transpose(Gaussian(8 * 32, seed).data(), 0);
       const float largest_code = LargestCode(format);
-      const quant::FourRows before = quant::SparseError(columns, quant::RangeLines(columns, largest_code), largest_code);
-      const quant::FourRows after = quant::SparseError(columns, quant::HalfQuadraticLines(columns, largest_code), largest_code);
+      const std::array<double, 4> before = SparseError(columns, quant::RangeLines(columns, largest_code), largest_code);
+      const std::array<double, 4> after = SparseError(columns, quant::HalfQuadraticLines(columns, largest_code), largest_code);
       for (int lane = 0; lane < quant::kRowsTogether; ++lane, ++all) {
-        EXPECT_LE(after[lane], before[lane]);
-        lower += after[lane] < before[lane];
+        EXPECT_LE(after[lane], before[lane] * (1 + 1e-5));
+        lower += after[lane] < before[lane] * (1 - 1e-5);
       }
     }
     EXPECT_GT(lower, all / 2) << FormatOf(format).name;

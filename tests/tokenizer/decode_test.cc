@@ -86,7 +86,8 @@ TEST_P(EveryTokenizer, TokenBytesAddUpToTheTextThatContinues) {
     std::string bytes;
     for (const TokenId id : *ids) bytes += tokenizer().TokenBytes(id);
     EXPECT_EQ(bytes, Stream(tokenizer(), *ids, false, /*continues=*/true).text);
-    EXPECT_EQ(bytes, StrCat(tokenizer().StripsLeadingSpace() ? " " : "", text));
+    const bool sentence_piece = &tokenizer() == &LlamaTokenizer();  // whose first space is no part of the text
+    EXPECT_EQ(bytes, StrCat(sentence_piece ? " " : "", text));
     EXPECT_EQ(DecodeText(tokenizer(), *ids), text);
   }
 }
