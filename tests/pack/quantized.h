@@ -16,8 +16,8 @@
 #include "core/base/executor.h"
 #include "core/io/file.h"
 #include "nlohmann/json.hpp"
+#include "tests/pack/encoded_matrix.h"
 #include "tests/pack/tiny_checkpoint.h"
-#include "tools/pack/encoder.h"
 #include "tools/pack/quantization.h"
 #include "tools/pack/safetensors.h"
 
@@ -83,11 +83,10 @@ inline std::vector<float> Encoded(const SourceTensor& source, const MatrixTarget
   const int rows = static_cast<int>(source.shape[0]), cols = static_cast<int>(source.shape[1]);
   std::vector<std::byte> packed;
   InlineExecutor executor;
-  const absl::Status status =
-      TensorEncoder(executor).EncodeMatrix(source, {&target, 1}, [&](size_t, std::span<const std::byte> bytes) {
-        packed.insert(packed.end(), bytes.begin(), bytes.end());
-        return absl::OkStatus();
-      });
+  const absl::Status status = EncodeMatrix(executor, source, {&target, 1}, [&](size_t, std::span<const std::byte> bytes) {
+    packed.insert(packed.end(), bytes.begin(), bytes.end());
+    return absl::OkStatus();
+  });
   EXPECT_TRUE(status.ok()) << status;
   EXPECT_EQ(packed.size(), PackedBytes(target.encoding.format, rows, cols));
   std::vector<float> decoded(static_cast<size_t>(rows) * cols);

@@ -13,6 +13,7 @@
 #include "tests/base/damaged_bytes.h"
 #include "tests/base/damaged_json.h"
 #include "tests/io/lying_file.h"
+#include "tests/pack/encoded_matrix.h"
 #include "tests/pack/tiny_checkpoint.h"
 #include "tools/pack/encoder.h"
 #include "tools/pack/unpackable.h"
@@ -181,7 +182,7 @@ TEST(TensorEncoderTest, BytesDoNotDependOnThreadsOrChunks) {
       packed[index].insert(packed[index].end(), bytes.begin(), bytes.end());
       return absl::OkStatus();
     };
-    ASSERT_TRUE(TensorEncoder(*executor).EncodeMatrix((*read)[0], targets, collect).ok());
+    ASSERT_TRUE(EncodeMatrix(*executor, (*read)[0], targets, collect).ok());
     for (size_t f = 0; f < targets.size(); ++f) {
       std::vector<std::byte> expected(PackedBytes(targets[f].encoding.format, rows, cols));
       ASSERT_TRUE(EncodeRows(targets[f].encoding, weights.data(), rows, cols, expected).ok());
@@ -202,7 +203,7 @@ TEST(TensorEncoderTest, NamesTheNumberThatDoesNotFit) {
   TensorEncoder encoder(*executor);
   const auto ignore = [](size_t, std::span<const std::byte>) { return absl::OkStatus(); };
   const MatrixTarget q8{{FormatId::kQ8}};
-  const absl::Status of_matrix = encoder.EncodeMatrix((*read)[0], std::span(&q8, 1), ignore);
+  const absl::Status of_matrix = EncodeMatrix(*executor, (*read)[0], std::span(&q8, 1), ignore);
   EXPECT_TRUE(IsUnpackable(of_matrix));
   EXPECT_THAT(std::string(of_matrix.message()),
               AllOf(HasSubstr("x.safetensors: tensor \"m\""), HasSubstr("row 2777, column 31"), HasSubstr("nan")));
@@ -223,7 +224,7 @@ TEST(TensorEncoderTest, AReadThatFailsSaysNothingOfTheWeights) {
   const auto ignore = [](size_t, std::span<const std::byte>) { return absl::OkStatus(); };
   const MatrixTarget q8{{FormatId::kQ8}};
   for (const absl::Status& status :
-       {encoder.EncodeMatrix((*read)[0], {&q8, 1}, ignore), encoder.EncodeVector((*read)[1], ignore)}) {
+       {EncodeMatrix(*executor, (*read)[0], {&q8, 1}, ignore), encoder.EncodeVector((*read)[1], ignore)}) {
     EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
     EXPECT_FALSE(IsUnpackable(status)) << status;
   }

@@ -13,10 +13,10 @@
 #include "core/base/status.h"
 #include "core/io/file.h"
 #include "core/model/decoder_tensors.h"
+#include "tests/pack/encoded_matrix.h"
 #include "tests/pack/tiny_checkpoint.h"
 #include "tests/paths.h"
 #include "tools/pack/checkpoint.h"
-#include "tools/pack/encoder.h"
 #include "tools/pack/safetensors.h"
 
 namespace moed {
@@ -58,11 +58,10 @@ std::vector<std::vector<float>> Encoded(const SourceTensor& source, std::span<co
   const int rows = static_cast<int>(source.shape[0]), cols = static_cast<int>(source.shape[1]);
   std::vector<std::vector<std::byte>> packed(targets.size());
   InlineExecutor executor;
-  const absl::Status status =
-      TensorEncoder(executor).EncodeMatrix(source, targets, [&](size_t index, std::span<const std::byte> bytes) {
-        packed[index].insert(packed[index].end(), bytes.begin(), bytes.end());
-        return absl::OkStatus();
-      });
+  const absl::Status status = EncodeMatrix(executor, source, targets, [&](size_t index, std::span<const std::byte> bytes) {
+    packed[index].insert(packed[index].end(), bytes.begin(), bytes.end());
+    return absl::OkStatus();
+  });
   EXPECT_TRUE(status.ok()) << status;
   std::vector<std::vector<float>> decoded(targets.size(), std::vector<float>(static_cast<size_t>(rows) * cols));
   for (size_t i = 0; i < targets.size(); ++i) {

@@ -163,13 +163,6 @@ absl::Status TensorEncoder::EncodeMatrices(std::span<const MatrixJob> jobs, JobS
   return WorkInOrder(executor_, ends.empty() ? 0 : ends.back(), window, make, take);
 }
 
-absl::Status TensorEncoder::EncodeMatrix(const SourceTensor& source, std::span<const MatrixTarget> targets, Sink sink) {
-  const MatrixJob job{&source, {targets.begin(), targets.end()}, nullptr};
-  return EncodeMatrices({&job, 1}, [&](size_t, size_t index, std::span<const std::byte> bytes, const EncodingError&) {
-    return sink(index, bytes);
-  });
-}
-
 absl::Status TensorEncoder::EncodeVector(const SourceTensor& source, Sink sink, Spelling spelling, const HeadFactor& factor) {
   std::vector<std::byte> raw;
   std::vector<float> numbers;

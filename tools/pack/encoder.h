@@ -44,7 +44,6 @@ class TensorEncoder {
   // Errors name file and tensor, and those of weights are told apart (unpackable.h); an error of the sink ends it and is returned
   // as it is.
   absl::Status EncodeMatrices(std::span<const MatrixJob> jobs, JobSink sink);
-  absl::Status EncodeMatrix(const SourceTensor& source, std::span<const MatrixTarget> targets, Sink sink);
   // `source` is a vector, or the rows of one, one after the other: the numbers that `spelling` means, as float32. A number that
   // is not finite is an error.
   absl::Status EncodeVector(const SourceTensor& source, Sink sink, Spelling spelling = Spelling::kPlain,
