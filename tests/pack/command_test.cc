@@ -321,6 +321,20 @@ TEST(PackCommandTest, FilesOfAnotherKindAreCalledWhatTheyAre) {
   EXPECT_THAT(calibration.err, AllOf(HasSubstr("--calibration wants what moed-plan moments STORE TEXT makes"), HasSubstr(text)));
 }
 
+TEST(PackCommandTest, NamesOfATemplateThatNobodyKnowsAreTold) {
+  TemporaryFolder folder;
+  MakeTinyCheckpoint("mixtral").Write(folder / "in");
+  WriteContents(folder / "known", "{{ messages[0].content|trim }}");
+  WriteContents(folder / "unknown", "{% if x %}\n{{ x|from_json }}{% endif %}");
+  const auto told = [&](const std::string& file) {
+    const CommandResult result = RunPack({folder / "in", folder / "out.store", "--force", "--chat-template", folder / file});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return result.err;
+  };
+  EXPECT_THAT(told("known"), Not(HasSubstr("template")));
+  EXPECT_THAT(told("unknown"), HasSubstr("the chat template fails where it gets to line 2: No filter named 'from_json'\n"));
+}
+
 TEST(PackCommandTest, AWeightThatIsNoNumberEndsThePack) {
   TemporaryFolder folder;
   TinyCheckpoint tiny = MakeTinyCheckpoint("mixtral");

@@ -155,9 +155,9 @@ absl::StatusOr<ChatSettings> ReadChatSettings(const GgufMetadata& metadata) {
   return settings;
 }
 
-absl::Status CheckChatTemplate(std::string_view chat_template) {
+absl::StatusOr<std::vector<std::string>> CheckChatTemplate(std::string_view chat_template) {
   const auto parsed = chat::Template::Parse(chat_template);
-  if (parsed.ok()) return absl::OkStatus();
+  if (parsed.ok()) return parsed->UnknownNames();
   return InvalidArgument("the chat template cannot be run: ", parsed.status().message(),
                          "; --chat-template FILE takes another, --chat-template none packs without one");
 }

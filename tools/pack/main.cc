@@ -204,6 +204,9 @@ absl::Status RunPack(const Flags& flags) {
                  "(--chat-template FILE gives one)\n",
                  flags.input.c_str());
   }
+  for (const std::string& unknown : plan.unknown_in_template) {
+    std::fprintf(stderr, "the chat template fails where it gets to %s\n", unknown.c_str());
+  }
   const std::unique_ptr<Executor> executor = MakeThreadPool(flags.threads > 0 ? flags.threads : DefaultThreads());
   MOED_ASSIGN_OR_RETURN(const std::unique_ptr<ExpertMoments> moments, ReadMoments(flags, encodings, plan.spec));
   if (flags.dry_run) return DryRun(checkpoint, plan, flags, *executor, moments.get());

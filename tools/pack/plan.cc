@@ -223,8 +223,9 @@ absl::Status PlanTokenizer(const Checkpoint& checkpoint, PackPlan& plan) {
   absl::StatusOr<std::string> with_chat = WithChatSettings(*blob, checkpoint.chat());
   if (!with_chat.ok()) return Annotate(with_chat.status(), checkpoint.path());
   plan.description.tokenizer = *std::move(with_chat);
-  const absl::Status runs = CheckChatTemplate(checkpoint.chat().chat_template);
-  if (!runs.ok()) return Annotate(runs, checkpoint.path());
+  absl::StatusOr<std::vector<std::string>> unknown = CheckChatTemplate(checkpoint.chat().chat_template);
+  if (!unknown.ok()) return Annotate(unknown.status(), checkpoint.path());
+  plan.unknown_in_template = *std::move(unknown);
   plan.chat_template_bytes = checkpoint.chat().chat_template.size();
   absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer = Tokenizer::FromBlob(plan.description.tokenizer);
   if (!tokenizer.ok()) return Annotate(tokenizer.status(), checkpoint.path());

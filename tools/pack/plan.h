@@ -48,6 +48,7 @@ struct PackPlan {
   std::vector<std::vector<PartTargets>> expert_targets;  // [precision][MoE layer]
   uint64_t tokenizer_bytes = 0;                          // Tokenizer::memory_bytes, once it is read from the store
   uint64_t chat_template_bytes = 0;                      // of its text
+  std::vector<std::string> unknown_in_template;          // names that it has and moed does not know, by line
   uint64_t identity = 0;  // of the weight files, encoder and quantizers; the description says the rest
 
   const SourceTensor& ExpertSource(size_t moe_layer, int expert, ExpertPart part) const {
