@@ -5,6 +5,7 @@
 
 #include <random>
 #include <thread>
+#include <utility>
 
 #include "core/store/store.h"
 #include "tests/pack/command.h"
@@ -17,8 +18,11 @@ using ::testing::HasSubstr;
 
 class KillTest : public ::testing::Test {
  protected:
-  std::vector<std::string> Arguments(const std::string& in, const std::string& out) const {
-    return {in, out, "--expert-formats", "bf16,q4", "--sync-mib", "1"};
+  // `coded`: as --coded=N wants it; empty: not.
+  std::vector<std::string> Arguments(const std::string& in, const std::string& out, const std::string& coded = "") const {
+    std::vector<std::string> arguments = {in, out, "--expert-formats", "bf16,q4", "--sync-mib", "1"};
+    if (!coded.empty()) arguments.push_back("--coded=" + coded);
+    return arguments;
   }
   uint64_t JournalBytes() const {
     std::error_code absent;
@@ -29,6 +33,7 @@ class KillTest : public ::testing::Test {
   void WaitForJournal(Command& command, uint64_t bytes) const {
     while (command.Running() && JournalBytes() <= bytes) std::this_thread::yield();
   }
+  void ExpectTheSameBytesHoweverOftenItIsKilled(const std::string& coded);
   void ExpectNoStore() const {
     EXPECT_FALSE(std::filesystem::exists(out_));
     const absl::Status partial = StoreReader::Open(out_ + ".partial").status();
@@ -39,13 +44,16 @@ class KillTest : public ::testing::Test {
   const std::string out_ = folder_ / "out.store";
 };
 
-TEST_F(KillTest, KilledAgainAndAgainItArrivesAtTheSameBytes) {
+void KillTest::ExpectTheSameBytesHoweverOftenItIsKilled(const std::string& coded) {
   const std::string whole = folder_ / "whole.store";
-  ASSERT_EQ(RunPack(Arguments(DemoCheckpoint(), whole)).exit_code, 0);
+  ASSERT_EQ(RunPack(Arguments(DemoCheckpoint(), whole, coded)).exit_code, 0);
+  const auto description = StoreReader::Open(whole);
+  ASSERT_TRUE(description.ok()) << description.status();
+  ASSERT_EQ((*description)->description().coded(), !coded.empty());
   std::mt19937 random(11);
   int resumed = 0, killed = 0;
   for (int round = 0; round < 12; ++round) {
-    Command command("moed-pack", Arguments(DemoCheckpoint(), out_));
+    Command command("moed-pack", Arguments(DemoCheckpoint(), out_, coded));
     WaitForJournal(command, JournalBytes() + random() % 3000);
     command.Signal(SIGKILL);
     const CommandResult result = command.Wait();
@@ -56,7 +64,7 @@ TEST_F(KillTest, KilledAgainAndAgainItArrivesAtTheSameBytes) {
   }
   EXPECT_GE(killed, 1);
   if (!std::filesystem::exists(out_)) {
-    const CommandResult last = RunPack(Arguments(DemoCheckpoint(), out_));
+    const CommandResult last = RunPack(Arguments(DemoCheckpoint(), out_, coded));
     ASSERT_EQ(last.exit_code, 0) << last.err;
     resumed += last.err.find("resuming") != std::string::npos;
   }
@@ -64,7 +72,11 @@ TEST_F(KillTest, KilledAgainAndAgainItArrivesAtTheSameBytes) {
   EXPECT_TRUE(FileContents(out_) == FileContents(whole));
   EXPECT_FALSE(std::filesystem::exists(out_ + ".partial"));
   EXPECT_FALSE(std::filesystem::exists(out_ + ".partial.journal"));
+  EXPECT_EQ(RunPack({"verify", out_}).exit_code, 0);
 }
+
+TEST_F(KillTest, KilledAgainAndAgainItArrivesAtTheSameBytes) { ExpectTheSameBytesHoweverOftenItIsKilled(""); }
+TEST_F(KillTest, SoItDoesWhereRecordsAreCoded) { ExpectTheSameBytesHoweverOftenItIsKilled("4"); }
 
 TEST_F(KillTest, AnInterruptSaysHowToGoOn) {
   for (const int number : {SIGINT, SIGTERM}) {
@@ -83,15 +95,15 @@ TEST_F(KillTest, AnInterruptSaysHowToGoOn) {
   }
 }
 
-TEST_F(KillTest, OtherWeightsOrFormatsStartOver) {
+TEST_F(KillTest, OtherWeightsFormatsOrCodingStartOver) {
   const std::string in = folder_ / "in";
   std::filesystem::create_directory(in);
   for (const std::string name : {"config.json", "tokenizer.json", "model.safetensors"}) {
     std::filesystem::copy_file(DemoCheckpoint() + "/" + name, in + "/" + name);
   }
-  const auto interrupt = [&] {
+  const auto interrupt = [&](const std::string& coded = "") {
     std::filesystem::remove(out_);
-    Command command("moed-pack", Arguments(in, out_));
+    Command command("moed-pack", Arguments(in, out_, coded));
     WaitForJournal(command, 500);
     command.Signal(SIGKILL);
     EXPECT_NE(command.Wait().exit_code, 0);
@@ -108,6 +120,13 @@ TEST_F(KillTest, OtherWeightsOrFormatsStartOver) {
   EXPECT_EQ(other_format.exit_code, 0);
   EXPECT_THAT(other_format.err, HasSubstr("starting over"));
   EXPECT_EQ(RunPack({"verify", out_}).exit_code, 0);
+
+  for (const auto& [before, after] : {std::pair("", "8"), {"8", "4"}, {"4", ""}}) {
+    interrupt(before);
+    const CommandResult other_coding = RunPack(Arguments(in, out_, after));
+    EXPECT_EQ(other_coding.exit_code, 0);
+    EXPECT_THAT(other_coding.err, HasSubstr("starting over")) << before << " " << after;
+  }
 }
 
 }  // namespace kill_test
