@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "tests/base/damaged_bytes.h"
@@ -21,19 +22,26 @@ class DamagedJournal : public ::testing::Test {
     EXPECT_TRUE(Journal::Create(path_, {kIdentity, written_}).ok());
     good_ = FileContents(path_);
   }
-  // Its entries, at most `most` of them.
-  void ExpectABeginning(const std::string& damaged, size_t most, size_t at) {
+  // All rows before the first one that is damaged, and none from it on.
+  void ExpectRowsBefore(const std::string& damaged, size_t at) {
     std::ofstream(path_, std::ios::binary) << damaged;
     const auto read = Journal::Read(path_);
     ASSERT_TRUE(read.ok()) << read.status();
-    if (!read->has_value()) return;
+    const size_t rows = FirstDamaged(damaged) / kRowBytes;
+    ASSERT_EQ(read->has_value(), rows > 0) << "byte " << at;
+    if (rows == 0) return;
     EXPECT_EQ((*read)->identity, kIdentity) << "byte " << at;
     const std::vector<JournalEntry>& entries = (*read)->entries;
-    ASSERT_LE(entries.size(), most) << "byte " << at;
+    ASSERT_EQ(entries.size(), rows - 1) << "byte " << at;
     for (size_t i = 0; i < entries.size(); ++i) {
       EXPECT_EQ(entries[i].piece, written_[i].piece) << "byte " << at;
       EXPECT_EQ(entries[i].checksum, written_[i].checksum) << "byte " << at;
     }
+  }
+
+  // The first byte that is not as it was written.
+  size_t FirstDamaged(const std::string& damaged) const {
+    return static_cast<size_t>(std::ranges::mismatch(damaged, good_).in1 - damaged.begin());
   }
 
   MemoryFolder folder_;
@@ -49,19 +57,15 @@ TEST_F(DamagedJournal, UndamagedItIsReadWhole) {
 }
 
 TEST_F(DamagedJournal, TruncatedAnywhere) {
-  ForEachTruncation(good_, {}, [&](const std::string& damaged, size_t at) {
-    ExpectABeginning(damaged, at < kRowBytes ? 0 : at / kRowBytes - 1, at);
-  });
+  ForEachTruncation(good_, {}, [&](const std::string& damaged, size_t at) { ExpectRowsBefore(damaged, at); });
 }
 
 TEST_F(DamagedJournal, AnyByteFlipped) {
-  ForEachFlip(good_, {}, 8, [&](const std::string& damaged, size_t at) {
-    ExpectABeginning(damaged, at < kRowBytes ? 0 : at / kRowBytes - 1, at);
-  });
+  ForEachFlip(good_, {}, 8, [&](const std::string& damaged, size_t at) { ExpectRowsBefore(damaged, at); });
 }
 
 TEST_F(DamagedJournal, Garbled) {
-  ForGarbled(good_, {}, 3000, 7, [&](const std::string& damaged, size_t at) { ExpectABeginning(damaged, written_.size(), at); });
+  ForGarbled(good_, {}, 3000, 7, [&](const std::string& damaged, size_t at) { ExpectRowsBefore(damaged, at); });
 }
 
 TEST_F(DamagedJournal, WhatCannotBeReadIsNotAbsent) {
