@@ -38,7 +38,7 @@ absl::Status At(const std::string& path, const Parts&... parts) {
 
 struct Property {
   std::string name;
-  const Json* schema;
+  uint32_t value;  // rule
   bool needed;
 };
 
@@ -75,7 +75,7 @@ class Compiler {
   absl::StatusOr<Pc> Object(const Json& schema, const std::string& path, int depth);
   absl::StatusOr<Pc> Map(const Json& schema, const Json& others, const std::string& path, int depth);
   absl::StatusOr<Pc> PatternMap(const Json& schema, const Json& others, const std::string& path, int depth);
-  absl::StatusOr<Pc> Properties(const std::vector<Property>& properties, const std::string& path, int depth);
+  Pc Properties(const std::vector<Property>& properties);
   absl::StatusOr<Pc> Array(const Json& schema, const std::string& path, int depth);
   absl::StatusOr<Pc> Distinct(const Json& schema, int least, int most, const std::string& path, int depth);
   absl::StatusOr<Pc> String(const Json& schema, const std::string& path);
@@ -88,8 +88,8 @@ class Compiler {
   ProgramBuilder& builder_;
   JsonRules& json_;
   const bool has_inner_id_;
-  std::map<std::string, uint32_t> references_;
-  std::map<std::string, const Json*> targets_;
+  std::map<std::string, const Json*> targets_;  // by reference
+  std::map<const Json*, uint32_t> references_;  // by target, which may be spelt in many ways
   std::map<std::string, uint32_t> formats_;
   JoiningWork work_;
   int schemas_ = 0;
@@ -225,7 +225,7 @@ absl::StatusOr<Pc> Compiler::Reference(const Json& schema, const std::string& pa
     MOED_ASSIGN_OR_RETURN(const Json both, Both(std::move(rest), *target, path, work_));
     return Joined(both, path, depth);
   }
-  const auto [found, is_new] = references_.try_emplace(reference, 0);
+  const auto [found, is_new] = references_.try_emplace(target, 0);
   if (is_new) {
     const uint32_t rule = found->second = builder_.NewRule();
     if (++schemas_ > kMostSchemas || depth > kMostDepth) return At(path, "schemas too many or too deep");
@@ -233,7 +233,7 @@ absl::StatusOr<Pc> Compiler::Reference(const Json& schema, const std::string& pa
                           Body(*target, reference.substr(std::min(reference.find('#'), reference.size() - 1) + 1), depth + 1));
     builder_.SetRule(rule, body);
   }
-  return builder_.Call(references_[reference], kReturn);
+  return builder_.Call(references_[target], kReturn);
 }
 
 absl::StatusOr<Pc> Compiler::AllOf(const Json& schema, const std::string& path, int depth) {
@@ -278,6 +278,7 @@ absl::StatusOr<Pc> Compiler::Values(const Json& schema, const std::string& path)
   if (schema.contains("const") && schema.contains("enum")) return At(path, "'const' beside 'enum' is not supported");
   const Json values = schema.contains("const") ? Json::array({schema["const"]}) : schema["enum"];
   if (!values.is_array()) return At(path, "'enum' is no list");
+  MOED_RETURN_IF_ERROR(work_.AddCopy(values, path));
   MOED_ASSIGN_OR_RETURN(const std::set<std::string> types, Types(schema, path));
   MOED_ASSIGN_OR_RETURN(const int least, Count(schema, "minLength", 0, path));
   MOED_ASSIGN_OR_RETURN(const int most, Most(schema, "maxLength", path));
@@ -315,11 +316,14 @@ absl::StatusOr<Pc> Compiler::Object(const Json& schema, const std::string& path,
   std::vector<Property> properties;
   std::set<std::string> unnamed = required;
   for (const auto& [name, property] : named.items()) {
-    properties.push_back({name, &property, required.count(name) > 0});
+    MOED_ASSIGN_OR_RETURN(const uint32_t value, Rule(property, StrCat(path, "/properties/", name), depth + 1));
+    properties.push_back({name, value, required.count(name) > 0});
     unnamed.erase(name);
   }
-  for (const std::string& name : unnamed) properties.push_back({name, &others, true});
-  return Properties(properties, path, depth);
+  if (unnamed.empty()) return Properties(properties);
+  MOED_ASSIGN_OR_RETURN(const uint32_t other, Rule(others, path + "/additionalProperties", depth + 1));
+  for (const std::string& name : unnamed) properties.push_back({name, other, true});
+  return Properties(properties);
 }
 
 absl::StatusOr<Pc> Compiler::Map(const Json& schema, const Json& others, const std::string& path, int depth) {
@@ -356,18 +360,13 @@ absl::StatusOr<Pc> Compiler::PatternMap(const Json& schema, const Json& others, 
 
 // Backwards: `names` begins with the name of a property that is still to come, `further` with what may follow a value. One space
 // goes before all names, so that a text has few ways to go on.
-absl::StatusOr<Pc> Compiler::Properties(const std::vector<Property>& properties, const std::string& path, int depth) {
+Pc Compiler::Properties(const std::vector<Property>& properties) {
   const Pc close = json_.Space(builder_.Bytes('}', '}', kReturn));
-  std::vector<uint32_t> rules;
-  for (const Property& property : properties) {
-    MOED_ASSIGN_OR_RETURN(const uint32_t rule, Rule(*property.schema, StrCat(path, "/properties/", property.name), depth + 1));
-    rules.push_back(rule);
-  }
   Pc further = close, names = ProgramBuilder::kDead;
   bool needed = false;
   for (size_t i = properties.size(); i-- > 0;) {
     const std::string key = Json(properties[i].name).dump(-1, ' ', false, Json::error_handler_t::replace);
-    const Pc written = builder_.Literal(key + ":", json_.Space(builder_.Call(rules[i], further)));
+    const Pc written = builder_.Literal(key + ":", json_.Space(builder_.Call(properties[i].value, further)));
     names = properties[i].needed ? written : builder_.Either(written, names);
     needed |= properties[i].needed;
     const Pc more = builder_.Bytes(',', ',', json_.Space(names));
@@ -468,6 +467,7 @@ absl::StatusOr<Pc> Compiler::String(const Json& schema, const std::string& path)
     if (!schema[keyword].is_string()) return At(path, "'", keyword, "' is ", ShownJson(schema[keyword]));
     const auto& given = schema[keyword].get_ref<const std::string&>();
     const std::string& pattern = keyword == kFormat ? *FormatPattern(given) : given;
+    MOED_RETURN_IF_ERROR(work_.Add(pattern.size(), path));
     const Pc close = builder_.Bytes('"', '"', kReturn);
     const auto body = BuildRegex(pattern, true, Encoding::kJsonString, builder_, close, {least, most});
     if (!body.ok()) return At(path, "'", keyword, "': ", body.status().message());

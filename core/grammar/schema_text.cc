@@ -199,7 +199,8 @@ Keyword KindOf(std::string_view name, const Json& value) {
 
 absl::Status JoiningWork::Add(size_t work, const std::string& path) {
   done_ += std::min(work, kMost + 1);
-  return done_ > kMost ? InvalidArgument(Place(path), "to join the schemas takes more than ", kMost, " steps") : absl::OkStatus();
+  return done_ > kMost ? InvalidArgument(Place(path), "to read and join the schemas takes more than ", kMost, " steps")
+                       : absl::OkStatus();
 }
 
 absl::Status JoiningWork::AddCopy(const Json& value, const std::string& path) { return Add(Size(value), path); }

@@ -5,6 +5,7 @@
 #include <bit>
 #include <random>
 
+#include "absl/strings/str_cat.h"
 #include "core/base/status.h"
 #include "tests/grammar/texts.h"
 #include "tests/grammar/validator.h"
@@ -499,7 +500,46 @@ TEST(JsonSchema, JoiningHasAnEnd) {
   };
   for (const std::string& schema : kSchemas) {
     const auto grammar = Grammar::FromJsonSchema(schema);
-    EXPECT_THAT(std::string(grammar.status().message()), testing::HasSubstr("to join the schemas takes more than 1048576 steps"));
+    EXPECT_THAT(std::string(grammar.status().message()),
+                testing::HasSubstr("to read and join the schemas takes more than 1048576 steps"));
+  }
+}
+
+// Each of these would have far more instructions than an automaton may, were what is the same compiled wherever it is wanted.
+TEST(JsonSchema, WhatIsWantedOftenIsCompiledOnce) {
+  std::string values, names, spellings;
+  for (int i = 0; i < 1000; ++i) absl::StrAppend(&values, i > 0 ? "," : "", 1000 + i);
+  for (int i = 0; i < 1000; ++i) absl::StrAppend(&names, i > 0 ? "," : "", "\"n", i, "\"");
+  const std::string name = "x-value";
+  for (size_t i = 0; i < size_t{1} << name.size(); ++i) {
+    absl::StrAppend(&spellings, i > 0 ? "," : "", R"({"$ref":"#/)");
+    for (size_t at = 0; at < name.size(); ++at) {
+      i >> at & 1 ? absl::StrAppend(&spellings, "%", absl::Hex(name[at])) : absl::StrAppend(&spellings, name.substr(at, 1));
+    }
+    spellings += "\"}";
+  }
+  const auto map = Grammar::FromJsonSchema(
+      StrCat(R"({"type":"object","additionalProperties":{"enum":[)", values, R"(]},"required":[)", names, "]}"));
+  EXPECT_TRUE(map.ok()) << map.status();
+  const auto spelt = Grammar::FromJsonSchema(StrCat(R"({"anyOf":[)", spellings, R"(],"x-value":{"enum":[)", values, "]}}"));
+  ASSERT_TRUE(spelt.ok()) << spelt.status();
+  EXPECT_TRUE(Follows(*spelt, "1999"));
+}
+
+// Each array in each other is referred to, and is compiled with all that is in it.
+TEST(JsonSchema, ReadingWhatIsInManyPlacesIsBounded) {
+  const std::string kLong[] = {StrCat(R"({"enum":[)", Times(20'000, "1"), "]}"),
+                               StrCat(R"({"pattern":"^[)", std::string(20'000, 'a'), R"(]$"})")};
+  for (const std::string& value : kLong) {
+    std::string references, arrays = value, path;
+    for (int i = 0; i < 56; ++i, path += "/items") {
+      arrays = StrCat(R"({"items":)", arrays, "}");
+      absl::StrAppend(&references, i > 0 ? "," : "", R"({"$ref":"#/x-arrays)", path, "\"}");
+    }
+    const auto grammar = Grammar::FromJsonSchema(StrCat(R"({"anyOf":[)", references, R"(],"x-arrays":)", arrays, "}"));
+    EXPECT_THAT(std::string(grammar.status().message()), testing::HasSubstr("takes more than 1048576 steps"));
+    const auto once = Grammar::FromJsonSchema(StrCat(R"({"anyOf":[{"$ref":"#/x-arrays"}],"x-arrays":)", arrays, "}"));
+    EXPECT_TRUE(once.ok()) << once.status();
   }
 }
 
