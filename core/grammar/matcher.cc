@@ -7,7 +7,8 @@
 namespace moed::grammar {
 namespace {
 
-constexpr size_t kMostThreads = 4096;  // alternatives that a text has at once
+constexpr size_t kMostThreads = 4096;      // alternatives that a text has at once
+constexpr size_t kMostFollowed = 1 << 20;  // of them, for one mask
 // The format's fault, whoever else asks for what: to try again changes nothing.
 constexpr const char* kSimpler = "; say it with fewer alternatives that begin alike, and fewer repetitions within each other";
 using Kind = Instruction::Kind;
@@ -71,6 +72,7 @@ void Matcher::FollowAll(std::vector<Thread> work) {
     }
     Follow(PcOf(thread), StackOf(thread), work);
   }
+  followed_ += seen_.size();
   std::sort(reached_.begin(), reached_.end());
 }
 
@@ -131,6 +133,14 @@ int32_t Matcher::Step(int32_t state, uint8_t byte) {
   return next;
 }
 
+// Masks first, for states took more work; where states take the most, these too.
+void Matcher::MakeRoomForMask() {
+  if (bytes_ + MaskBytes() <= most_bytes_) return;
+  bytes_ -= masks_.size() * MaskBytes();
+  masks_.clear();
+  if (bytes_ + MaskBytes() > most_bytes_ / 2) Flush();
+}
+
 // False where there is no room for the states that it needs.
 bool Matcher::Walk(std::vector<uint64_t>& mask) {
   mask.assign(trie_.mask_words(), 0);
@@ -140,6 +150,10 @@ bool Matcher::Walk(std::vector<uint64_t>& mask) {
   for (size_t i = 0; i < nodes.size();) {
     const VocabularyTrie::Node& node = nodes[i];
     const int32_t next = Next(path[node.depth - 1], node.byte);
+    if (followed_ > kMostFollowed) {
+      failure_ = InvalidArgument("what may come next takes more than ", kMostFollowed, " steps to tell", kSimpler);
+    }
+    if (!failure_.ok()) return true;
     if (bytes_ > most_bytes_) return false;
     if (next == kNowhere) {
       i = node.end;
@@ -157,8 +171,8 @@ absl::StatusOr<std::span<const uint64_t>> Matcher::Allowed() {
   MOED_RETURN_IF_ERROR(Annotate(failure_, "format"));
   if (const auto found = masks_.find(current_); found != masks_.end()) return std::span<const uint64_t>(found->second);
   std::vector<uint64_t> mask;
-  const uint64_t mask_bytes = trie_.mask_words() * sizeof(uint64_t);
-  if (bytes_ + mask_bytes > most_bytes_) Flush();
+  followed_ = 0;
+  MakeRoomForMask();
   if (!Walk(mask)) {
     Flush();
     if (!Walk(mask)) return InvalidArgument("format: its automaton has more states than ", most_bytes_, " bytes hold", kSimpler);
@@ -166,7 +180,7 @@ absl::StatusOr<std::span<const uint64_t>> Matcher::Allowed() {
   MOED_RETURN_IF_ERROR(Annotate(failure_, "format"));
   const bool none = std::all_of(mask.begin(), mask.end(), [](uint64_t word) { return word == 0; });
   if (none && !MayEnd()) return FailedPrecondition("format: no token of the vocabulary continues the text");
-  bytes_ += mask_bytes + 64;
+  bytes_ += MaskBytes();
   return std::span<const uint64_t>(masks_[current_] = std::move(mask));
 }
 

@@ -47,6 +47,8 @@ class Matcher {
   static Thread MakeThread(Pc pc, uint32_t stack) { return uint64_t{pc} << 32 | stack; }
   void Clear();
   void Flush();
+  void MakeRoomForMask();
+  uint64_t MaskBytes() const { return trie_.mask_words() * sizeof(uint64_t) + 64; }
   void FollowAll(std::vector<Thread> work);
   void Follow(Pc pc, uint32_t stack, std::vector<Thread>& work);
   uint32_t Pushed(uint32_t stack, Pc pc);
@@ -72,6 +74,7 @@ class Matcher {
   absl::flat_hash_map<int32_t, std::vector<uint64_t>> masks_;
   uint64_t bytes_ = 0;  // of all of these
   int32_t current_ = 0;
+  size_t followed_ = 0;  // threads, since the last mask was begun
   absl::Status failure_;
 
   absl::flat_hash_set<Thread> seen_;  // scratch

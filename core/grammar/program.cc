@@ -165,6 +165,28 @@ void ProgramBuilder::Prune() {
   for (size_t pc = 0; pc < code.size(); ++pc) {
     if (!ends[pc]) code[pc] = {Kind::kDead};
   }
+  SkipSplits();
+}
+
+// What leads to a split with one way to go on leads there. No circle is made of these alone, for each of them leads to an end.
+void ProgramBuilder::SkipSplits() {
+  auto& code = program_.code;
+  const auto dead = [&](Pc pc) { return code[pc].kind == Kind::kDead; };
+  const auto skipped = [&](Pc pc) {
+    const Instruction& one = code[pc];
+    return one.kind == Kind::kSplit && (dead(one.next) || dead(one.other) || one.next == one.other);
+  };
+  std::vector<Pc> path;
+  const auto skip = [&](Pc& to) {
+    for (path.clear(); skipped(to); to = dead(code[to].next) ? code[to].other : code[to].next) path.push_back(to);
+    for (const Pc pc : path) code[pc].next = code[pc].other = to;
+  };
+  for (Instruction& one : code) {
+    skip(one.next);
+    if (one.kind == Kind::kSplit) skip(one.other);
+  }
+  for (Pc& rule : program_.rules) skip(rule);
+  skip(program_.start);
 }
 
 void ProgramBuilder::ClassifyBytes() {

@@ -34,7 +34,7 @@ struct Instruction {
 };
 
 struct Program {
-  std::vector<Instruction> code;  // each of them leads to an end: what does not is kDead
+  std::vector<Instruction> code;  // each of them leads to an end: what does not is kDead, and no split leads to it
   std::vector<Pc> rules;          // where they begin
   Pc start = 0;
   std::array<uint8_t, 256> byte_class = {};  // no instruction tells bytes of one class apart
@@ -87,6 +87,7 @@ class ProgramBuilder {
   Pc OneOfSorted(std::span<const std::string> texts, size_t from, Pc next);
   Pc Encoded(const CharacterSet& set, Encoding encoding, Pc next);
   void Prune();
+  void SkipSplits();
   void ClassifyBytes();
 
   const uint64_t most_text_bytes_;

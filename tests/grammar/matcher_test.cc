@@ -72,6 +72,37 @@ TEST(Matcher, TooManyStatesOrWaysAreNamed) {
   EXPECT_THAT(std::string(status.message()), testing::HasSubstr("fewer alternatives"));
 }
 
+// Every letter is a class of its own, and where the last ones were tells hundreds of states apart: `between` is followed often.
+std::string ManyStates(const std::string& between) {
+  return "(?:[a-z]" + between + ")*[a-m][a-z]{8}|1abcdefghijklmnopqrstuvwxyz";
+}
+
+absl::Status Begun(const std::string& pattern) {
+  Matcher matcher(*Grammar::FromRegex(pattern), DemoTrie(), MatcherCacheBytes(150'000));
+  absl::Status status = matcher.Allowed().status();
+  for (const char* text : {"once", "upon", "a", "time", "there", "was"}) {
+    if (status.ok()) status = matcher.Accept(text);
+    if (status.ok()) status = matcher.Allowed().status();
+  }
+  return status;
+}
+
+TEST(Matcher, WhatNeverMatchesIsNotFollowed) {
+  for (const char* between :
+       {"", "(?:[]?){1900}", "(?:[]*){1900}", "(?:[]|){1900}", "(?:[]?|(?:[]a)?){1900}", "(?:[]+b|){1900}"}) {
+    const absl::Status status = Begun(ManyStates(between));
+    EXPECT_TRUE(status.ok()) << between << ": " << status;
+  }
+}
+
+TEST(Matcher, WhatIsFollowedForAMaskIsBounded) {
+  for (const char* between : {"(?:(?:[]?)*){3900}", "(?:(?:[]*)*){3900}"}) {
+    const absl::Status status = Begun(ManyStates(between));
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << between << ": " << status;
+    EXPECT_THAT(std::string(status.message()), testing::HasSubstr("what may come next takes more than 1048576 steps to tell"));
+  }
+}
+
 TEST(Matcher, NestingHasAnEnd) {
   Matcher matcher = MatcherOf(*Grammar::FromJsonSchema("true"));
   int depth = 0;
