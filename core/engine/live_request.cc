@@ -26,7 +26,7 @@ bool LiveRequest::Overdue(int64_t now_nanos) const {
   return limit && SecondsBetween(request.arrival_nanos, now_nanos) >= *limit;
 }
 
-FinishInfo Summarize(const LiveRequest& live, absl::Status status, FinishReason reason, const SequenceCounters& now,
+FinishInfo Summarize(LiveRequest& live, absl::Status status, FinishReason reason, const SequenceCounters& now,
                      int64_t now_nanos) {
   FinishInfo finish;
   finish.status = std::move(status);
@@ -58,8 +58,8 @@ FinishInfo Summarize(const LiveRequest& live, absl::Status status, FinishReason 
   finish.fast_matmul_tokens = live.fast_matmul_tokens;
   finish.lossy_cached_tokens = live.lossy_cached_tokens;
   if (!finish.status.ok()) return finish;
-  finish.prompt_logprobs = live.prompt_logprobs;
-  finish.prompt_top = live.prompt_top;
+  finish.prompt_logprobs = std::move(live.prompt_logprobs);
+  finish.prompt_top = std::move(live.prompt_top);
   return finish;
 }
 

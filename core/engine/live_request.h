@@ -83,8 +83,8 @@ struct LiveRequest {
 
 RequestTimings TimingsOf(const LiveRequest& live, int completion_tokens, int64_t now_nanos);
 
-// What OnFinish tells. `now`: what the sequence's counters are at the end.
-FinishInfo Summarize(const LiveRequest& live, absl::Status status, FinishReason reason, const SequenceCounters& now,
-                     int64_t now_nanos);
+// What OnFinish tells, with what is known of a prompt that was scored, which goes from the request. `now`: what the sequence's
+// counters are at the end.
+FinishInfo Summarize(LiveRequest& live, absl::Status status, FinishReason reason, const SequenceCounters& now, int64_t now_nanos);
 
 }  // namespace moed

@@ -89,7 +89,10 @@ void StepLoop::TakeLogits(LiveRequest& live, const SequenceChunk& chunk, int tok
   const std::vector<TokenId>& text = live.sequence->tokens;
   const size_t next = static_cast<size_t>(chunk.tokens.data() - text.data()) + static_cast<size_t>(token) + 1;
   const size_t end = live.answer ? static_cast<size_t>(live.prompt_tokens) : text.size();
-  if (live.ScoresPrompt() && next < end) return live.failure.Update(ScoreNext(live, text[next], logits));
+  if (live.ScoresPrompt() && next < end) {
+    live.prompt_logprobs.reserve(end);  // once: MemoryBytes counts no room to grow
+    return live.failure.Update(ScoreNext(live, text[next], logits));
+  }
   MOED_CHECK(live.answer);
   if (IsNext(live, next)) live.failure.Update(Choose(live, logits));
 }

@@ -307,6 +307,25 @@ TEST(StepEngineAnswerTest, ScoresWithTheLikeliestTokensAtEachPosition) {
   }
 }
 
+// StepEngine::MemoryBytes counts four bytes for each of its tokens.
+TEST(StepEngineAnswerTest, WhatIsKnownOfAScoredTextHasNoRoomToGrow) {
+  struct Observer final : RequestObserver {
+    void OnStarted(int, int) override {}
+    void OnTokens(TokenDelta) override {}
+    void OnFinish(const FinishInfo& finish) override { room = finish.prompt_logprobs.capacity(); }
+    size_t room = 0;
+  };
+  Harness harness;
+  EngineRequest request = GreedyRequest(std::string(70, 'c'), 1);
+  request.kind = RequestKind::kScore;
+  const size_t tokens = request.prompt.size();
+  const auto observer = std::make_shared<Observer>();
+  ASSERT_TRUE(harness.engine->Submit(std::move(request), observer).ok());
+  harness.RunAll();
+  EXPECT_GE(observer->room, tokens - 1);
+  EXPECT_LE(observer->room, tokens);
+}
+
 TEST(StepEngineAnswerTest, APromptIsScoredOnTheWayToItsAnswer) {
   int preemptions = 0;
   for (int step_tokens : {4, 5, 16, 200}) {
