@@ -23,7 +23,7 @@ constexpr absl::Duration kStepLimit = absl::Seconds(120);   // for the engine to
 constexpr absl::Duration kNoticeLimit = absl::Seconds(1);   // for clients to take the end of their calls
 constexpr absl::Duration kAbandonLimit = absl::Seconds(5);  // for calls to end once they are given up
 constexpr absl::Duration kLook = absl::Milliseconds(20);    // how often a wait looks whether it is cancelled
-constexpr size_t kMostTokenizerBytes = size_t{16} << 20;    // in a store that is opened beside a model
+constexpr uint64_t kMostBeside = uint64_t{16} << 20;        // of description and tokenizer that are read beside a model
 
 absl::Status NoModel(std::string_view why, bool soon) {
   const absl::Status status = absl::UnavailableError(StrCat("no model is loaded: ", why));
@@ -131,11 +131,9 @@ void ModelHost::Work() {
 }
 
 absl::Status ModelHost::CheckBeside(const Config& config) const {
-  MOED_ASSIGN_OR_RETURN(const auto store, StoreReader::Open(config.store));
-  if (store->description().tokenizer.size() > kMostTokenizerBytes) {
-    return FailedPrecondition("the tokenizer of ", config.store,
-                              " is too large to be looked at beside a model: unload that first");
-  }
+  const absl::Status opened = StoreReader::Open(config.store, {kMostBeside, kMostBeside}).status();
+  if (absl::IsResourceExhausted(opened)) return FailedPrecondition(opened.message(), " beside a model: unload that first");
+  MOED_RETURN_IF_ERROR(opened);
   if (model_->on_own_memory()) return OpenPackedModel(config.store).status();
   return ServedModel::Open(config, parts_.routing, parts_.clock).status();
 }

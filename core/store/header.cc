@@ -400,7 +400,7 @@ std::string EncodeHeader(const StoreDescription& description, const FileLayout& 
   return out;
 }
 
-absl::StatusOr<StoreHeader> ReadHeader(const RandomAccessFile& file) {
+absl::StatusOr<StoreHeader> ReadHeader(const RandomAccessFile& file, uint64_t most_description_bytes) {
   if (file.size() < kStoreAlignment) {
     return Damage(file.path(), " is truncated: a store has at least ", kStoreAlignment, " bytes, the file has ", file.size());
   }
@@ -408,6 +408,10 @@ absl::StatusOr<StoreHeader> ReadHeader(const RandomAccessFile& file) {
   MOED_RETURN_IF_ERROR(file.ReadAt(0, std::as_writable_bytes(std::span(region))));
   MOED_RETURN_IF_ERROR(AsDamage(CheckFixedPart(file, region)));
   const uint64_t description_bytes = GetAt<uint64_t>(region, kDescriptionBytesAt);
+  if (description_bytes > most_description_bytes) {
+    return ResourceExhausted(file.path(), ": the description has ", description_bytes, " bytes, at most ", most_description_bytes,
+                             " are read");
+  }
   region.resize(std::min<uint64_t>(RoundUp(kHeaderBytes + description_bytes, kStoreAlignment), file.size()));
   MOED_RETURN_IF_ERROR(file.ReadAt(0, std::as_writable_bytes(std::span(region))));
   absl::StatusOr<StoreHeader> header = DecodeHeader(region, description_bytes);

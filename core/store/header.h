@@ -33,6 +33,6 @@ struct StoreHeader {
 std::string EncodeHeader(const StoreDescription& description, const FileLayout& layout, const std::vector<uint64_t>& checksums);
 
 // Reads and checks everything before the trunk. Codes as StoreReader::Open.
-absl::StatusOr<StoreHeader> ReadHeader(const RandomAccessFile& file);
+absl::StatusOr<StoreHeader> ReadHeader(const RandomAccessFile& file, uint64_t most_description_bytes);
 
 }  // namespace moed

@@ -25,6 +25,12 @@ inline constexpr int kMaxRowsOrColumns = 1 << 24;
 inline constexpr size_t kMaxTensorNameBytes = 256;
 inline constexpr uint64_t kMaxTokenizerBytes = 1ull << 30;
 
+// What may be read of a store to open it.
+struct StoreLimits {
+  uint64_t description_bytes = kMaxDescriptionBytes;
+  uint64_t tokenizer_bytes = kMaxTokenizerBytes;
+};
+
 struct MatrixShape {
   int rows = 0;
   int cols = 0;

@@ -44,26 +44,30 @@ absl::Status ReadThrough(ReadBackend& reads, uint64_t offset, std::span<std::byt
 const std::string& StoreReader::path() const { return file_->path(); }
 uint64_t StoreReader::file_bytes() const { return file_->size(); }
 
-absl::StatusOr<std::unique_ptr<StoreReader>> StoreReader::Open(const std::string& path) {
+absl::StatusOr<std::unique_ptr<StoreReader>> StoreReader::Open(const std::string& path, const StoreLimits& limits) {
   std::error_code error;
   if (std::filesystem::is_directory(path, error)) {
     return InvalidArgument(path, " is a folder, not a store; this makes one of a Hugging Face folder: moed-pack ", path, " OUT");
   }
   MOED_ASSIGN_OR_RETURN(std::unique_ptr<RandomAccessFile> file, OpenBuffered(path));
-  return Open(std::shared_ptr<const RandomAccessFile>(std::move(file)));
+  return Open(std::shared_ptr<const RandomAccessFile>(std::move(file)), limits);
 }
 
-absl::StatusOr<std::unique_ptr<StoreReader>> StoreReader::Open(std::shared_ptr<const RandomAccessFile> file) {
-  MOED_ASSIGN_OR_RETURN(StoreHeader header, ReadHeader(*file));
+absl::StatusOr<std::unique_ptr<StoreReader>> StoreReader::Open(std::shared_ptr<const RandomAccessFile> file,
+                                                               const StoreLimits& limits) {
+  MOED_ASSIGN_OR_RETURN(StoreHeader header, ReadHeader(*file, limits.description_bytes));
+  const size_t piece = header.layout.TokenizerPiece();
+  const Piece tokenizer = header.layout.PieceAt(piece);
+  if (tokenizer.bytes > limits.tokenizer_bytes) {
+    return ResourceExhausted(file->path(), ": the tokenizer has ", tokenizer.bytes, " bytes, at most ", limits.tokenizer_bytes,
+                             " are read");
+  }
   auto reader = std::unique_ptr<StoreReader>(new StoreReader());
   reader->file_ = std::move(file);
   reader->description_ = std::move(header.description);
   reader->layout_ = std::move(header.layout);
   reader->checksums_ = std::move(header.checksums);
   reader->model_hash_ = header.model_hash;
-
-  const size_t piece = reader->layout_.TokenizerPiece();
-  const Piece tokenizer = reader->layout_.PieceAt(piece);
   reader->description_.tokenizer.resize(tokenizer.bytes);
   const auto bytes = std::as_writable_bytes(std::span(reader->description_.tokenizer));
   MOED_RETURN_IF_ERROR(reader->file_->ReadAt(tokenizer.offset, bytes));

@@ -26,9 +26,11 @@ class ReadBackend;
 class StoreReader {
  public:
   // DATA_LOSS for a truncated or corrupted file, FAILED_PRECONDITION for an unfinished pack or another version, each saying what
-  // was expected and found; all of these are damage (damage.h), which no error of opening or reading is.
-  static absl::StatusOr<std::unique_ptr<StoreReader>> Open(const std::string& path);
-  static absl::StatusOr<std::unique_ptr<StoreReader>> Open(std::shared_ptr<const RandomAccessFile> file);
+  // was expected and found; all of these are damage (damage.h), which no error of opening or reading is. RESOURCE_EXHAUSTED
+  // beyond `limits`: what is larger is not read.
+  static absl::StatusOr<std::unique_ptr<StoreReader>> Open(const std::string& path, const StoreLimits& limits = {});
+  static absl::StatusOr<std::unique_ptr<StoreReader>> Open(std::shared_ptr<const RandomAccessFile> file,
+                                                           const StoreLimits& limits = {});
 
   const StoreDescription& description() const { return description_; }
   const std::string& path() const;

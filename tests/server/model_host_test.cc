@@ -7,30 +7,36 @@
 #include <functional>
 #include <new>
 #include <string>
+#include <utility>
 
 #include "absl/synchronization/notification.h"
 #include "spdlog/spdlog.h"
+#include "tests/store/small_store.h"
 #include "tests/system/demo_rig.h"
 
 namespace moed {
 namespace {
 
-Config DemoConfig() {
+Config DemoConfig(const std::string& models_folder) {
   spdlog::set_level(spdlog::level::off);
   Config config;
   config.store = testing::DemoStorePath("q4");
   config.memory_budget = 64 << 20;
+  config.models_folder = models_folder;
   return config;
 }
 
 struct HostOfDemo {
+  explicit HostOfDemo(std::string folder = "") : models_folder(std::move(folder)) {}
+
+  const std::string models_folder;
   std::function<void(const absl::Status&)> exit = [](const absl::Status& error) { ADD_FAILURE() << error; };
   ServerState state;
   ModelCounters counters;
   PromptWorkers workers{{.threads = 1}};
   LiveCalls live;
   ModelHost host{
-      DemoConfig(),
+      DemoConfig(models_folder),
       {state, counters, workers, live, nullptr, Clock::Real(), [] {}, [this](const absl::Status& error) { exit(error); }}};
 };
 
@@ -49,6 +55,37 @@ TEST(ModelHostTest, NoChangeIsBegunBeforeTheStart) {
   EXPECT_TRUE(demo.state.ready());
   EXPECT_THAT(std::string(demo.host.Load({}).status().message()), ::testing::HasSubstr("a model is loaded"));
   EXPECT_TRUE(demo.host.Load({.replace = true}).ok());
+}
+
+// What is looked at beside a model is bounded, whatever the store says of itself; the model stays.
+TEST(ModelHostTest, AStoreThatIsTooLargeToLookAtBesideAModelIsRefused) {
+  struct Ended final : ModelChange::Watcher {
+    explicit Ended(std::shared_ptr<ModelChange> change) : change(std::move(change)) {}
+    void OnChange() override {
+      if (change->Now().ended && !told.HasBeenNotified()) told.Notify();
+    }
+    const std::shared_ptr<ModelChange> change;
+    absl::Notification told;
+  };
+  const MemoryFolder folder;
+  StoreDescription description = SmallDescription();
+  description.tokenizer.resize((16 << 20) + 1);
+  WriteSmallStore(folder / "large.moed", description);
+  HostOfDemo demo(folder / "");
+  ASSERT_TRUE(demo.host.Open().ok());
+  ASSERT_TRUE(demo.host.Start().ok());
+  const auto model = demo.state.loaded();
+  auto change = demo.host.Load({.store = folder / "large.moed", .replace = true});
+  ASSERT_TRUE(change.ok()) << change.status();
+  const auto ended = std::make_shared<Ended>(*change);
+  (*change)->Watch(ended);
+  ended->OnChange();
+  ended->told.WaitForNotification();
+  const absl::Status status = (*change)->Now().status;
+  EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+  EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("the tokenizer has 16777217 bytes, at most 16777216 are read "
+                                                                  "beside a model: unload that first"));
+  EXPECT_EQ(demo.state.loaded(), model);
 }
 
 TEST(ModelHostTest, AnEngineThatFailsEndsTheProcess) {

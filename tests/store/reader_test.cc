@@ -487,5 +487,39 @@ TEST_F(StoreReaderTest, SurvivesGarbage) {
   }
 }
 
+// Of a file with a tokenizer and a description, no more than what may be.
+TEST_F(StoreReaderTest, NothingBeyondTheLimitsIsRead) {
+  class WatchedFile final : public RandomAccessFile {
+   public:
+    explicit WatchedFile(std::string bytes) : file_(MakeMemoryFile("watched.store", std::move(bytes))) {}
+    uint64_t size() const override { return file_->size(); }
+    const std::string& path() const override { return file_->path(); }
+    absl::Status ReadAt(uint64_t offset, std::span<std::byte> out) const override {
+      end = std::max(end, offset + out.size());
+      return file_->ReadAt(offset, out);
+    }
+    mutable uint64_t end = 0;  // of what was read
+
+   private:
+    const std::unique_ptr<RandomAccessFile> file_;
+  };
+  const FileLayout layout = Layout();
+  const uint64_t description = layout.description_bytes(), tokenizer = layout.PieceAt(layout.TokenizerPiece()).bytes;
+  const auto open = [&](const StoreLimits& limits, uint64_t read) {
+    const auto file = std::make_shared<WatchedFile>(*bytes_);
+    const absl::Status status = StoreReader::Open(file, limits).status();
+    EXPECT_LE(file->end, read);
+    EXPECT_FALSE(IsDamage(status));
+    return status;
+  };
+  EXPECT_TRUE(open({description, tokenizer}, bytes_->size()).ok());
+  const absl::Status described = open({description - 1, tokenizer}, kHeaderBytes);
+  EXPECT_TRUE(absl::IsResourceExhausted(described)) << described;
+  EXPECT_THAT(std::string(described.message()), AllOf(HasSubstr("watched.store: the description has "), HasSubstr("at most")));
+  const absl::Status tokenized = open({description, tokenizer - 1}, layout.trunk_offset());
+  EXPECT_TRUE(absl::IsResourceExhausted(tokenized)) << tokenized;
+  EXPECT_THAT(std::string(tokenized.message()), HasSubstr(StrCat("the tokenizer has ", tokenizer, " bytes, at most ")));
+}
+
 }  // namespace
 }  // namespace moed
