@@ -12,6 +12,7 @@
 #include "absl/strings/str_format.h"
 #include "core/base/status.h"
 #include "core/store/header.h"
+#include "core/store/sample_checksum.h"
 
 namespace moed {
 namespace {
@@ -26,16 +27,18 @@ absl::StatusOr<std::string> FingerprintOf(const std::vector<fs::path>& files) {
   for (const fs::path& file : files) {
     struct stat info;
     if (stat(file.c_str(), &info) != 0) return ErrnoError(errno, "cannot examine ", file.string());
-    fingerprint += StrCat(file.filename().string(), " ", info.st_size, " ", info.st_mtim.tv_sec, ".", info.st_mtim.tv_nsec, "\n");
+    MOED_ASSIGN_OR_RETURN(const uint64_t samples, SampleChecksum(file));
+    fingerprint += StrCat(file.filename().string(), " ", info.st_size, " ", info.st_mtim.tv_sec, ".", info.st_mtim.tv_nsec, " ",
+                          samples, "\n");
   }
   return fingerprint;
 }
 
 std::vector<fs::path> FilesIn(const fs::path& folder, auto wanted) {
   std::vector<fs::path> files;
-  std::error_code error;
+  std::error_code error, ignored;
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
-    if (wanted(entry->path().extension().string())) files.push_back(entry->path());
+    if (wanted(entry->path().extension().string()) && !entry->is_directory(ignored)) files.push_back(entry->path());
   }
   std::ranges::sort(files);
   return files;

@@ -13,7 +13,7 @@ struct ModelSource {
   bool is_store = false;
   // Of what has to be packed:
   std::string canonical;    // absolute; of a split GGUF file its first part
-  std::string fingerprint;  // names, sizes and times of the files that it consists of
+  std::string fingerprint;  // names, sizes, times and samples of the files that it consists of
 };
 
 // INVALID_ARGUMENT says what was found and what is allowed.

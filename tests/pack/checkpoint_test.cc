@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
+
 #include "core/base/status.h"
 #include "tests/base/damaged_json.h"
 #include "tests/pack/command.h"
@@ -138,8 +140,12 @@ TEST(CheckpointTest, FingerprintFollowsTheFiles) {
   const std::string before = Checkpoint::Open(folder / "in")->fingerprint();
   EXPECT_EQ(Checkpoint::Open(folder / "in")->fingerprint(), before);
   const std::filesystem::path weights = folder / "in/model.safetensors";
-  std::filesystem::last_write_time(weights, std::filesystem::last_write_time(weights) + std::chrono::seconds(3));
+  const auto written = std::filesystem::last_write_time(weights);
+  std::filesystem::last_write_time(weights, written + std::chrono::seconds(3));
   EXPECT_NE(Checkpoint::Open(folder / "in")->fingerprint(), before);
+  std::fstream(weights, std::ios::in | std::ios::out | std::ios::binary).seekp(-1, std::ios::end).put('\x55');
+  std::filesystem::last_write_time(weights, written);
+  EXPECT_NE(Checkpoint::Open(folder / "in")->fingerprint(), before) << "another model, as old and as large";
 }
 
 }  // namespace checkpoint_test

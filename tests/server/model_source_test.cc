@@ -38,6 +38,7 @@ TEST_F(ModelSourceTest, AFolderChangesWithWhatIsPackedOfIt) {
   const std::string model = folder_ / "m", first = PathOf(model);
   EXPECT_THAT(first, testing::StartsWith("/cache/m-"));
   File("m/README.md", "words");
+  fs::create_directory(folder_ / "m/more.txt");
   EXPECT_EQ(PathOf(model), first);
   EXPECT_EQ(PathOf(model + "/../m"), first);
   File("m/chat_template.jinja", "x");
@@ -46,8 +47,15 @@ TEST_F(ModelSourceTest, AFolderChangesWithWhatIsPackedOfIt) {
   File("m/model.safetensors", "12");
   const std::string longer = PathOf(model);
   EXPECT_NE(longer, with_template);
-  fs::last_write_time(weights, fs::last_write_time(weights) + std::chrono::seconds(1));
+  const auto written = fs::last_write_time(weights);
+  fs::last_write_time(weights, written + std::chrono::seconds(1));
   EXPECT_NE(PathOf(model), longer);
+  File("m/model.safetensors", "13");
+  fs::last_write_time(weights, written);
+  EXPECT_NE(PathOf(model), longer) << "another model, as old and as large";
+  File("m/model.safetensors", "12");
+  fs::last_write_time(weights, written);
+  EXPECT_EQ(PathOf(model), longer);
 }
 
 TEST_F(ModelSourceTest, EveryStateOfAModelHasTheSameKeyAndOtherFlagsHaveAnother) {

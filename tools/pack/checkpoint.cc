@@ -9,6 +9,7 @@
 
 #include "core/base/status.h"
 #include "core/store/header.h"
+#include "core/store/sample_checksum.h"
 #include "tools/pack/gguf/architecture.h"
 
 namespace moed {
@@ -29,8 +30,9 @@ absl::StatusOr<Checkpoint> Checkpoint::Open(const std::string& path) {
 absl::Status Checkpoint::AddFile(const std::string& path, uint64_t bytes) {
   struct stat info;
   if (stat(path.c_str(), &info) != 0) return ErrnoError(errno, "cannot examine ", path);
+  MOED_ASSIGN_OR_RETURN(const uint64_t samples, SampleChecksum(path));
   const std::string name = std::filesystem::path(path).filename();
-  fingerprint_ += StrCat(name, ":", bytes, ":", info.st_mtim.tv_sec, ".", info.st_mtim.tv_nsec, "\n");
+  fingerprint_ += StrCat(name, ":", bytes, ":", info.st_mtim.tv_sec, ".", info.st_mtim.tv_nsec, ":", samples, "\n");
   weight_bytes_ += bytes;
   return absl::OkStatus();
 }

@@ -38,7 +38,7 @@ class Checkpoint {
   void UseChatTemplate(std::string chat_template) { chat_.chat_template = std::move(chat_template); }
   size_t tensor_count() const { return tensors_.size(); }  // experts of one GGUF tensor count one by one
   uint64_t weight_bytes() const { return weight_bytes_; }
-  // Name, size and time of change of every weight file: the same as long as nobody touches them.
+  // Name, size, time of change and samples of every weight file: the same as long as nobody touches them.
   const std::string& fingerprint() const { return fingerprint_; }
 
   // Null when there is none.
