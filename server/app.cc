@@ -196,6 +196,7 @@ absl::Status App::Impl::MakeServices() {
   ticker_ = std::make_unique<Ticker>([this] {
     sampler_.Sample();
     live_.CheckStalled();
+    control_->GiveUpStalled();
     ReleaseFreeMemory();
     KeepForTheNextStart();
   });

@@ -73,9 +73,10 @@ absl::Status ControlService::Answer(const grpc::CallbackServerContext& context, 
   });
 }
 
-// Holds its answer's part of what all may take, until it is sent. Owns itself.
-class ReplyReactor final : public grpc::ServerUnaryReactor {
+// Holds its answer's part of what all may take, until it is sent.
+class ReplyReactor final : public AnswerReactor {
  public:
+  using AnswerReactor::AnswerReactor;
   void FinishWith(ByteShare& share, grpc::ByteBuffer& response, absl::Status status) {
     const size_t bytes = status.ok() ? response.Length() : 0;
     if (bytes > kSmallAnswerBytes && !(part_ = share.Take(bytes))) {
@@ -84,9 +85,8 @@ class ReplyReactor final : public grpc::ServerUnaryReactor {
                                             " bytes, of which others that their clients have not taken leave ", share.left()),
                           kRetrySeconds);
     }
-    Finish(ToGrpcStatus(status));
+    Send(ToGrpcStatus(status));
   }
-  void OnDone() override { delete this; }
 
  private:
   ByteShare::Held part_;
@@ -94,23 +94,23 @@ class ReplyReactor final : public grpc::ServerUnaryReactor {
 
 template <class Request, class Response, class Body>
 grpc::ServerUnaryReactor* ControlService::Reply(Context* context, Scope scope, const Bytes* request, Bytes* response, Body body) {
-  auto* reactor = new ReplyReactor;
+  auto* reactor = new ReplyReactor(untaken_, context);
   reactor->FinishWith(answers_, *response, Answer<Request, Response>(*context, scope, *request, *response, body));
   return reactor;
 }
 
 template <class Request, class Response, class Begin>
 grpc::ServerUnaryReactor* ControlService::ReplyLater(Context* context, const Bytes* request, Bytes* response, Begin begin) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  auto* reactor = new AnswerReactor(untaken_, context);
   const auto finish = [reactor, response](const absl::StatusOr<Response>& answer) {
-    reactor->Finish(
+    reactor->Send(
         ToGrpcStatus(Guarded([&]() -> absl::Status { return answer.ok() ? Serialise(*answer, *response) : answer.status(); })));
   };
   const absl::Status begun = Guarded([&]() -> absl::Status {
     MOED_ASSIGN_OR_RETURN(const Request asked, Admit<Request>(*context, Scope::kControl, *request));
     return begin(asked, finish);
   });
-  if (!begun.ok()) reactor->Finish(ToGrpcStatus(begun));
+  if (!begun.ok()) reactor->Send(ToGrpcStatus(begun));
   return reactor;
 }
 

@@ -14,15 +14,13 @@
 namespace moed {
 namespace {
 
-// Is counted until its answer is sent. Owns itself.
-class CountedReactor final : public grpc::ServerUnaryReactor {
+// Is counted until its answer is sent.
+class CountedReactor final : public AnswerReactor {
  public:
-  explicit CountedReactor(std::atomic<int>& count) : count_(count), before_(count++) {}
+  CountedReactor(UntakenAnswers& untaken, grpc::CallbackServerContext* context, std::atomic<int>& count)
+      : AnswerReactor(untaken, context), count_(count), before_(count++) {}
+  ~CountedReactor() override { --count_; }
   int before() const { return before_; }
-  void OnDone() override {
-    --count_;
-    delete this;
-  }
 
  private:
   std::atomic<int>& count_;
@@ -97,7 +95,7 @@ grpc::ServerUnaryReactor* ControlService::GetCacheState(Context* context, const 
 }
 
 grpc::ServerUnaryReactor* ControlService::GetExpertMap(Context* context, const Bytes* request, Bytes* response) {
-  auto* reactor = new CountedReactor(expert_maps_);
+  auto* reactor = new CountedReactor(untaken_, context, expert_maps_);
   const bool many = reactor->before() >= kExpertMapsAtOnce;
   const absl::Status status = Answer<moe::v1::GetExpertMapRequest, moe::v1::ExpertMap>(
       *context, Scope::kObserve, *request, *response, [&](const auto& asked, auto& out) {
@@ -106,7 +104,7 @@ grpc::ServerUnaryReactor* ControlService::GetExpertMap(Context* context, const B
                                  kRetrySeconds)
                     : FillExpertMap(asked, out);
       });
-  reactor->Finish(ToGrpcStatus(status));
+  reactor->Send(ToGrpcStatus(status));
   return reactor;
 }
 

@@ -14,6 +14,7 @@
 #include "server/metrics/request_metrics.h"
 #include "server/rpc/model_change.h"
 #include "server/rpc/server_state.h"
+#include "server/rpc/untaken_answers.h"
 #include "server/wire/tokens.h"
 
 namespace moed {
@@ -60,7 +61,11 @@ class ControlService final : public WithRawControlMethods<moe::v1::Control::Serv
   using Context = grpc::CallbackServerContext;
 
  public:
-  explicit ControlService(const ControlParts& parts) : parts_(parts), start_nanos_(parts.clock.NowNanos()) {}
+  explicit ControlService(const ControlParts& parts)
+      : parts_(parts), start_nanos_(parts.clock.NowNanos()), untaken_(parts.clock) {}
+
+  // Of what clients do not take. Called about once a second, by one thread.
+  void GiveUpStalled() { untaken_.GiveUpStalled(kLimitsWithoutModel.write_timeout_nanos); }
 
   grpc::ServerUnaryReactor* GetServerInfo(Context* context, const Bytes* request, Bytes* response) override;
   grpc::ServerUnaryReactor* GetModelInfo(Context* context, const Bytes* request, Bytes* response) override;
@@ -106,6 +111,7 @@ class ControlService final : public WithRawControlMethods<moe::v1::Control::Serv
 
   const ControlParts parts_;
   const int64_t start_nanos_;
+  UntakenAnswers untaken_;
   ByteShare answers_{kControlAnswerBytes};
   std::atomic<int> expert_maps_{0};  // that are made or sent
 };

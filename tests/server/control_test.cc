@@ -3,7 +3,10 @@
 #include <grpcpp/generic/generic_stub.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "server/metrics/lookup_totals.h"
@@ -216,7 +219,7 @@ TEST_F(CacheControlTest, SetsTheLogLevel) {
   spdlog::set_level(before);
 }
 
-// A call whose answer its client does not take.
+// A call whose answer is on its way, and whose client does not take it.
 class UntakenCall {
  public:
   UntakenCall(const std::shared_ptr<grpc::Channel>& channel, const std::string& method) : stub_(channel) {
@@ -224,6 +227,8 @@ class UntakenCall {
     call_->StartCall(nullptr);
     Await();
     call_->WriteLast(grpc::ByteBuffer(&nothing_, 1), {}, nullptr);
+    Await();
+    call_->ReadInitialMetadata(nullptr);
     Await();
   }
   ~UntakenCall() {
@@ -289,6 +294,30 @@ TEST(ControlTest, AnswersThatNobodyTakesAreBounded) {
     EXPECT_TRUE(server.control().GetServerInfo(&context, {}, &info).ok()) << "what is small is always told";
   }
   while (!ask().ok()) {  // their ends are on their way
+  }
+}
+
+TEST(ControlTest, AnswersThatNobodyTakesInTimeAreGivenUp) {
+  ServerHarness server({.mapped_experts = 60'000, .resident_experts = 250'000});
+  moe::v1::ExpertMap map;
+  moe::v1::CacheState state;
+  const std::pair<std::string, std::function<grpc::Status(grpc::ClientContext*)>> kMethods[] = {
+      {"/moe.v1.Control/GetExpertMap", [&](auto* context) { return server.control().GetExpertMap(context, {}, &map); }},
+      {"/moe.v1.Control/GetCacheState", [&](auto* context) { return server.control().GetCacheState(context, {}, &state); }}};
+  for (const auto& [method, ask] : kMethods) {
+    const auto answered = [&] {
+      grpc::ClientContext context;
+      return ask(&context).ok();
+    };
+    const auto pass = [&](int64_t seconds) {
+      server.call_clock().AdvanceNanos(seconds * 1'000'000'000);
+      server.control_service().GiveUpStalled();
+    };
+    std::vector<std::unique_ptr<UntakenCall>> untaken;
+    for (int i = 0; i < 16; ++i) untaken.push_back(std::make_unique<UntakenCall>(server.Channel(), method));
+    pass(20);
+    EXPECT_FALSE(answered()) << method;
+    while (!answered()) pass(20);  // their clients are there still
   }
 }
 

@@ -108,6 +108,7 @@ class ServerHarness {
   ServerState& state() { return state_; }
   RpcServer& server() { return *server_; }
   LiveCalls& live() { return live_; }
+  ControlService& control_service() { return control_; }
   const CallEnvironment& environment() const { return environment_; }
   FakeClock& call_clock() { return call_clock_; }
   moe::v1::Inference::Stub& inference() { return *inference_stub_; }
