@@ -128,6 +128,7 @@ class ChoicesTest(ServedTest):
         self.refused("prompt", "at most 128", [PROMPT] * 129)
         self.refused("best_of", "n = 2", n=2, best_of=3)
         self.refused("session_id", "2 choices", n=2, session_id="mine")
+        self.refused("session_id", "128", session_id="s" * 9000)
         self.assertEqual(len(self.complete([[1]] * 64, n=2, max_tokens=1)["choices"]), 128)
 
     # The daemon's places

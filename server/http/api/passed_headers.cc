@@ -28,7 +28,7 @@ absl::Status CheckSessionHeader(const HttpRequest& request, const std::string& s
 }
 
 void NameSession(const std::string& session_id, grpc::ClientContext& context) {
-  if (Prints(session_id)) context.AddMetadata(kSessionHeader, session_id);
+  if (session_id.size() <= kMostBytes && Prints(session_id)) context.AddMetadata(kSessionHeader, session_id);
 }
 
 void NameTopic(const std::string& topic, grpc::ClientContext& context) {
