@@ -83,10 +83,11 @@ class Watch final : public std::enable_shared_from_this<Watch> {
       if (others_ask) return self->Pause();
       if (!status.ok()) return self->Fail(status);
       self->map_ = map;
+      self->since_ = map.now();
       self->AskForTotals();
     };
     moe::v1::GetExpertMapRequest request;
-    request.set_since(map_.now());
+    request.set_since(since_);
     std::make_shared<UnaryCall<moe::v1::ExpertMap>>(daemon_.calls())
         ->Start(done, [&](grpc::ClientContext* context, moe::v1::ExpertMap* map, auto* call) {
           context->set_deadline(asked_ + kDeadline);
@@ -112,7 +113,7 @@ class Watch final : public std::enable_shared_from_this<Watch> {
     if (gone_) return;
     if (!begun_) exchange_->StartStream(kEventStream);
     std::string event = EventText(map_, !std::exchange(begun_, true), stats);
-    map_.clear_layers();
+    map_ = {};  // clear() would keep its memory
     exchange_->Write(std::move(event), [self = shared_from_this()] { self->Pause(); });
   }
 
@@ -138,7 +139,8 @@ class Watch final : public std::enable_shared_from_this<Watch> {
   std::atomic<bool> gone_{false};
   bool begun_ = false;
   SystemClock::time_point asked_;
-  moe::v1::ExpertMap map_;  // its layers until they are told
+  moe::v1::ExpertMap map_;  // until it is told
+  uint64_t since_ = 0;      // of the last one
   std::unique_ptr<grpc::Alarm> pause_;
 };
 

@@ -85,7 +85,8 @@ void Define(CLI::App& app, Options& options, Texts& texts) {
       "whose pages may ask from a browser (CORS): SCHEME://HOST[:PORT] each, or * for all [nobody's but the page at /]");
   add("--max-connections", limits.connections, "N", "connections at once [256]")->check(CLI::Range(1, 65536));
   add("--max-body", texts.max_body, "BYTES", "of one request's body [4MiB]");
-  add("--max-bodies", texts.max_bodies, "BYTES", "of the bodies of all requests that are read or answered [64MiB]");
+  add("--max-bodies", texts.max_bodies, "BYTES",
+      "of all requests that are read or answered, and of answers that are not taken [64MiB]");
   add("--idle-seconds", limits.idle_seconds, "N", "for which a connection waits for its next request [75]")
       ->check(CLI::Range(1, 3600));
   add("--read-seconds", limits.read_seconds, "N", "in which a request's head has to come, and again its body [30]")

@@ -17,6 +17,7 @@ from tools.daemon import ROOT
 
 IO_URING = {"io_uring_setup", "io_uring_enter", "io_uring_register"}
 DELAY_SECONDS, DRAIN_SECONDS = 2, 30  # as the programs have them
+HTTP_MIB = 384  # what moed-http takes at most: tests/http/memory_test.py, docs/http.md
 # What no container of moed needs, and what would let a broken one reach the host.
 FORBIDDEN = {
     "mount",
@@ -116,6 +117,9 @@ class Systemd(unittest.TestCase):
             told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
             self.assertEqual(re.findall(rf"Overall exposure level for {name}.service: ([\d.]+)", told), [exposure])
 
+    def test_moed_http_has_the_memory_that_it_may_take(self) -> None:
+        self.assertGreater(int(self.units["moed-http"]["MemoryMax"][0].removesuffix("M")), HTTP_MIB)
+
     def test_they_have_time_to_drain(self) -> None:
         for name, unit in self.units.items():
             self.assertGreater(int(unit["TimeoutStopSec"][0]), DELAY_SECONDS + DRAIN_SECONDS, name)
@@ -145,6 +149,7 @@ class Compose(unittest.TestCase):
         for service in (moed, self.services["http"]):
             self.assertEqual(service["memswap_limit"], service["mem_limit"])
             self.assertGreater(service["pids_limit"], 0)
+        self.assertGreater(int(self.services["http"]["mem_limit"].removesuffix("m")), HTTP_MIB)
         self.assertEqual(moed["cap_drop"], ["ALL"])
         self.assertIn("no-new-privileges:true", moed["security_opt"])
         self.assertGreater(moed["ulimits"]["memlock"], 0)

@@ -47,14 +47,15 @@ TEST(UnaryCall, HoldsNothingOnceItIsNotCounted) {
   EXPECT_TRUE(alive.expired());
 }
 
-TEST(UnaryCall, WaitsForRoomAndKeepsItsRequestUntilItGoes) {
+TEST(UnaryCall, WaitsForRoomAndMakesItsRequestWhenItGoes) {
   constexpr size_t kMost = 100, kBytes = 60;
   CallCount count;
   Passage passage(kMost);
   std::array<FakeCall, 6> fakes;
   std::vector<grpc::StatusCode> ends;
   std::vector<std::shared_ptr<UnaryCall<moe::v1::Stats>>> calls;
-  std::vector<std::weak_ptr<int>> requests;
+  std::vector<std::weak_ptr<int>> requests;  // what they are made of
+  int made = 0;
   const auto started = [&] {
     std::string text;
     for (const FakeCall& fake : fakes) text += fake.started() ? '1' : '0';
@@ -67,12 +68,14 @@ TEST(UnaryCall, WaitsForRoomAndKeepsItsRequestUntilItGoes) {
     calls.back()->Start([&](const grpc::Status& status, const moe::v1::Stats&) { ends.push_back(status.error_code()); },
                         [&](grpc::ClientContext*, moe::v1::Stats*, auto* call) {
                           fake.Begin(call);
-                          call->GoThrough(passage, calls.size() == 5 ? 2 * kMost : kBytes, request, nullptr);
+                          call->GoThrough(
+                              passage, calls.size() == 5 ? 2 * kMost : kBytes, [request, &made] { ++made; }, nullptr);
                         });
   }
   EXPECT_EQ(started(), "100000");
   EXPECT_TRUE(requests[0].expired());
   EXPECT_FALSE(requests[1].expired());
+  EXPECT_EQ(made, 1);
   fakes[0].Arrive();
   EXPECT_EQ(started(), "110000");
   fakes[0].End();  // has no room any more
@@ -89,6 +92,8 @@ TEST(UnaryCall, WaitsForRoomAndKeepsItsRequestUntilItGoes) {
   EXPECT_TRUE(requests[4].expired());
   passage.EndWaiting();  // nobody waits for a daemon that is not reached
   EXPECT_EQ(started(), "111111");
+  EXPECT_EQ(made, 5);
+  EXPECT_TRUE(requests[5].expired());
   for (const int i : {2, 4, 5}) fakes[static_cast<size_t>(i)].End();
   count.WaitUntilNone();
   using enum grpc::StatusCode;

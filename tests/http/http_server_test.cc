@@ -40,7 +40,7 @@ using testing::StartsWith;
 
 constexpr char kGet[] = "GET /echo HTTP/1.1\r\nhost: x\r\n\r\n";
 
-// Echoes bodies, streams parts as fast as they are taken, or leaves a request without an answer.
+// Echoes bodies, has a large answer, streams parts as fast as they are taken, or leaves a request without an answer.
 class Handler final : public RequestHandler {
  public:
   std::optional<HttpReply> Admit(HttpRequest& head) override {
@@ -49,6 +49,7 @@ class Handler final : public RequestHandler {
   }
   void Handle(std::shared_ptr<Exchange> exchange) override {
     const std::string path = exchange->request().path;
+    if (path == "/large") return exchange->Reply({.body = std::string(kLargeBytes, 'x')});
     if (path != "/stream" && path != "/kept") return exchange->Reply({.body = std::move(exchange->request().body)});
     exchange->OnGone([this] { gone.Notify(); });
     if (path == "/stream") {
@@ -74,6 +75,7 @@ class Handler final : public RequestHandler {
 
  public:
   static constexpr int kPartBytes = 64 << 10;
+  static constexpr size_t kLargeBytes = 8 << 20;  // more than two sockets hold
 };
 
 class HttpServerTest : public testing::Test {
@@ -99,6 +101,8 @@ class HttpServerTest : public testing::Test {
 
   int Connect() const {
     const int connection = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const int little = 64 << 10;
+    setsockopt(connection, SOL_SOCKET, SO_RCVBUF, &little, sizeof(little));
     sockaddr_in address{.sin_family = AF_INET};
     const auto parsed = ParseAddress(server_->address());
     EXPECT_TRUE(parsed.ok());
@@ -116,10 +120,20 @@ class HttpServerTest : public testing::Test {
   std::string Answer(const std::string& bytes, bool and_leave = false) const {
     const int connection = Ask(bytes);
     if (and_leave) shutdown(connection, SHUT_WR);
+    return Rest(connection);
+  }
+  static std::string Rest(int connection) {
     std::string answer, chunk(4096, '\0');
     for (ssize_t read = 0; (read = recv(connection, chunk.data(), chunk.size(), 0)) > 0;) answer.append(chunk, 0, read);
     close(connection);
     return answer;
+  }
+  // Its answer has begun, and is not read.
+  int AskForLarge() const {
+    const int connection = Ask("GET /large HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+    char first = 0;
+    EXPECT_EQ(recv(connection, &first, 1, MSG_PEEK), 1);
+    return connection;
   }
 
   const std::shared_ptr<spdlog::sinks::ringbuffer_sink_mt> lines_ = std::make_shared<spdlog::sinks::ringbuffer_sink_mt>(64);
@@ -262,6 +276,33 @@ TEST_F(HttpServerTest, AStreamIsHeldBackByItsReader) {
   close(connection);
   handler_.gone.WaitForNotification();
   EXPECT_LT(handler_.parts, most_buffered);
+}
+
+TEST_F(HttpServerTest, WhoTakesAnAnswerLongestIsGivenUpBeyondTheBoundOfAll) {
+  Serve({.bodies_bytes = 20 << 20});
+  std::vector<int> connections;
+  for (int i = 0; i < 4; ++i) connections.push_back(AskForLarge());
+  std::vector<bool> whole;
+  for (const int connection : connections) whole.push_back(Rest(connection).size() > Handler::kLargeBytes);
+  EXPECT_THAT(whole, ElementsAre(false, false, true, true));
+  // What is taken does not count any more, and one alone may be larger than all may be.
+  for (int i = 0; i < 3; ++i) EXPECT_GT(Rest(AskForLarge()).size(), Handler::kLargeBytes);
+}
+
+TEST_F(HttpServerTest, WhatIsKeptOfAnswersCountsWithWhatIsNotTaken) {
+  Serve({.bodies_bytes = 20 << 20});
+  const int asker = Ask("GET /kept HTTP/1.1\r\nhost: x\r\n\r\n");
+  handler_.handled.WaitForNotification();
+  const int first = AskForLarge();
+  EXPECT_TRUE(handler_.kept->HoldAnswer(10 << 20));
+  const int second = AskForLarge();
+  EXPECT_LT(Rest(first).size(), Handler::kLargeBytes);
+  EXPECT_TRUE(handler_.kept->HoldAnswer(12 << 20));
+  EXPECT_FALSE(handler_.kept->HoldAnswer((20 << 20) + 1));
+  EXPECT_LT(Rest(second).size(), Handler::kLargeBytes);
+  close(asker);
+  handler_.gone.WaitForNotification();
+  handler_.kept.reset();  // before the server ends
 }
 
 // As of a name that stands for both.

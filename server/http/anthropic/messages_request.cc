@@ -45,12 +45,7 @@ absl::Status ApplyTopK(const Json& value, MessagesDraft& draft) {
   return absl::OkStatus();
 }
 
-absl::Status ApplyStopSequences(const Json& value, MessagesDraft& draft) {
-  return ReadElements(value, [&](const Json& element) -> absl::Status {
-    MOED_ASSIGN_OR_RETURN(*draft.stopping.add_stop_strings(), StringOf(element));
-    return absl::OkStatus();
-  });
-}
+absl::Status ApplyStopSequences(const Json& value, MessagesDraft& draft) { return ReadStopStrings(value, draft.stopping); }
 
 struct ChoiceDraft {
   std::string type;

@@ -76,6 +76,14 @@ class ChoiceRequests {
   }
 
   size_t count() const { return prompts_.size() * each_; }
+  // Of the request that Make makes, about.
+  size_t bytes(size_t choice) const { return prompts_[choice / each_].ByteSizeLong() + common_.ByteSizeLong(); }
+  // Of memory.
+  size_t held_bytes() const {
+    size_t bytes = common_.SpaceUsedLong();
+    for (const Request& prompt : prompts_) bytes += prompt.SpaceUsedLong();
+    return bytes;
+  }
 
   // Of choices to the same prompt each has a seed and a name of its own. Where there is one in all it is made once. Several
   // threads may make others.

@@ -3,12 +3,15 @@
 #include <charconv>
 
 #include "client/fidelity.h"
+#include "core/engine/request_limits.h"
 
 namespace moed::http {
 namespace {
 
 using moe::v1::Sampling;
 using moe::v1::Stopping;
+
+constexpr RequestLimits kLimits;  // the daemon's
 
 template <void (Sampling::*kSet)(float)>
 absl::Status ApplySampling(const Json& value, AnswerOptions& options) {
@@ -65,14 +68,11 @@ absl::Status ApplyStop(const Json& value, AnswerOptions& options) {
     options.stopping.add_stop_strings(value.get<std::string>());
     return absl::OkStatus();
   }
-  return ReadElements(value, [&](const Json& text) -> absl::Status {
-    MOED_ASSIGN_OR_RETURN(*options.stopping.add_stop_strings(), StringOf(text));
-    return absl::OkStatus();
-  });
+  return ReadStopStrings(value, options.stopping);
 }
 
 absl::Status ApplyStopTokenIds(const Json& value, AnswerOptions& options) {
-  return ReadElements(value, [&](const Json& element) -> absl::Status {
+  return ReadElements(value, kLimits.stop_tokens, [&](const Json& element) -> absl::Status {
     MOED_ASSIGN_OR_RETURN(const int32_t id, Int32Of(element));
     options.stopping.add_stop_token_ids(id);
     return absl::OkStatus();
@@ -140,6 +140,13 @@ constexpr Parameter<AnswerOptions> kParameters[] = {
 }  // namespace
 
 std::span<const Parameter<AnswerOptions>> AnswerParameters() { return kParameters; }
+
+absl::Status ReadStopStrings(const Json& value, moe::v1::Stopping& stopping) {
+  return ReadElements(value, kLimits.stop_strings, [&](const Json& text) -> absl::Status {
+    MOED_ASSIGN_OR_RETURN(*stopping.add_stop_strings(), StringOf(text));
+    return absl::OkStatus();
+  });
+}
 
 absl::StatusOr<moe::v1::Priority> PriorityOf(const Json& value) {
   MOED_ASSIGN_OR_RETURN(const std::string text, StringOf(value));

@@ -16,6 +16,8 @@ namespace moed::http {
 template <class Response, class Request, class Method, class Reply>
 void AskDaemon(Daemon& daemon, const std::shared_ptr<Exchange>& exchange, Request request, Method method, Reply reply) {
   const auto asked = std::make_shared<const Request>(std::move(request));
+  if (!exchange->HoldRequest(asked->SpaceUsedLong()))
+    return exchange->Reply(reply(grpc::Status(grpc::StatusCode::UNAVAILABLE, kTooManyLargeRequests), Response()));
   const auto call = std::make_shared<UnaryCall<Response>>(daemon.calls());
   call->Start([exchange, reply = std::move(reply)](const grpc::Status& status,
                                                    const Response& answer) { exchange->Reply(reply(status, answer)); },

@@ -63,20 +63,28 @@ void AnswerByModel(Daemon& daemon, const ModelNames& models, const std::shared_p
   }
   const auto requests =
       std::make_shared<ChoiceRequests<Request>>(identity.id, std::move(prompts), std::move(common), *std::move(draft));
+  if (!exchange->HoldRequest(requests->held_bytes() + writer->request_bytes()))
+    return exchange->Reply(form.error(ErrorOf(absl::UnavailableError(kTooManyLargeRequests))));
+  // Of a choice: what its call begins with. The request is made when it goes.
+  const auto prepare = [=, &daemon](size_t choice, auto* context, auto* call) {
+    headers.AddTo(*context);
+    const auto request = std::make_shared<Request>();
+    auto& stub = daemon.inference(
+        requests->bytes(choice), [=] { *request = requests->Make(choice); }, *call);
+    return std::pair(request, stub.async());
+  };
   if (streams) {
     StreamRelay<Response>::Start(daemon.calls(), exchange, std::move(writer), requests->count(),
-                                 [=, &daemon](size_t choice, auto* context, auto* call) {
-                                   headers.AddTo(*context);
-                                   const auto request = std::make_shared<const Request>(requests->Make(choice));
-                                   stream(*daemon.inference(request, *call).async(), context, request.get(), call);
+                                 [=](size_t choice, auto* context, auto* call) {
+                                   const auto [request, stub] = prepare(choice, context, call);
+                                   stream(*stub, context, request.get(), call);
                                    return request;
                                  });
   } else {
     WholeRelay<Response>::Start(daemon.calls(), exchange, std::move(writer), requests->count(),
-                                [=, &daemon](size_t choice, auto* context, auto* response, auto* call) {
-                                  headers.AddTo(*context);
-                                  const auto request = std::make_shared<const Request>(requests->Make(choice));
-                                  whole(*daemon.inference(request, *call).async(), context, request.get(), response, call);
+                                [=](size_t choice, auto* context, auto* response, auto* call) {
+                                  const auto [request, stub] = prepare(choice, context, call);
+                                  whole(*stub, context, request.get(), response, call);
                                   return request;
                                 });
   }

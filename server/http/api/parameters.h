@@ -65,6 +65,15 @@ absl::Status ReadElements(const Json& array, Read read) {
   return absl::OkStatus();
 }
 
+// The same of an array of so many elements at most.
+template <class Read>
+absl::Status ReadElements(const Json& array, int most, Read read) {
+  if (array.is_array() && array.size() > static_cast<size_t>(most)) {
+    return InvalidArgument(array.size(), " entries, at most ", most, " are allowed");
+  }
+  return ReadElements(array, read);
+}
+
 // `Draft` is a `Between`, and that a `Common`: parameters stand in one of the three tables.
 template <class Draft, class Between, class Common>
 absl::Status ReadParameters(const Json& body, std::span<const Parameter<Draft>> own, std::span<const Parameter<Between>> between,

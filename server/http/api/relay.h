@@ -35,6 +35,8 @@ class AnswerWriter {
   virtual std::string Ping() { return ": ping\n\n"; }              // of a stream: nothing has come for a while
   // Of all choices but the one that comes last, in the order in which they come.
   virtual grpc::Status Keep(const Response&) { return grpc::Status::OK; }
+  virtual size_t kept_bytes() const { return 0; }       // of all that was kept
+  virtual size_t request_bytes() const { return 0; }    // that it holds of the request
   virtual HttpReply Whole(const Response& answer) = 0;  // of the last, and of what was kept
   virtual HttpReply Error(const grpc::Status& status) = 0;
 };
@@ -254,7 +256,7 @@ class WholeRelay final : public std::enable_shared_from_this<WholeRelay<Response
           return;
         case Answer::kGoesOn:
           if (!status.ok()) break;
-          if (const grpc::Status kept = writer_->Keep(answer); !kept.ok()) reply = writer_->Error(kept);
+          if (const grpc::Status kept = Keep(answer); !kept.ok()) reply = writer_->Error(kept);
           break;
         case Answer::kFailed:
           reply = writer_->Error(status);
@@ -268,6 +270,12 @@ class WholeRelay final : public std::enable_shared_from_this<WholeRelay<Response
     if (!reply) return BeginMore();
     calls_.Stop();
     exchange_->Reply(*std::move(reply));
+  }
+
+  grpc::Status Keep(const Response& answer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const grpc::Status kept = writer_->Keep(answer);
+    if (!kept.ok() || exchange_->HoldAnswer(writer_->kept_bytes())) return kept;
+    return {grpc::StatusCode::UNAVAILABLE, "too many large answers at once"};
   }
 
   CallCount& count_;

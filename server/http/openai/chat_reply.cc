@@ -88,6 +88,7 @@ class ChatWriter final : public AnswerWriter<ChatResponse> {
   }
 
   grpc::Status Keep(const ChatResponse& answer) override { return choices_.Keep(Choice(answer)); }
+  size_t kept_bytes() const override { return choices_.kept_bytes(); }
 
   HttpReply Whole(const ChatResponse& answer) override {
     const Json last = Choice(answer);

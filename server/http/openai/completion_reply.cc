@@ -116,6 +116,12 @@ class CompletionWriter final : public AnswerWriter<GenerateResponse> {
 
   std::string ErrorEvent(const grpc::Status& status) override { return Event(OpenAiErrorJson(ErrorOfChoice(status))); }
   grpc::Status Keep(const GenerateResponse& answer) override { return choices_.Keep(Choice(answer)); }
+  size_t kept_bytes() const override { return choices_.kept_bytes(); }
+  size_t request_bytes() const override {
+    size_t bytes = 0;
+    for (const std::string& text : echoed_) bytes += text.size();
+    return bytes;
+  }
 
   HttpReply Whole(const GenerateResponse& answer) override {
     const Json last = Choice(answer);

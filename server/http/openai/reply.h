@@ -49,6 +49,7 @@ class Choices {
 
   // The selected one. RESOURCE_EXHAUSTED where all of them take too much.
   grpc::Status Keep(const Json& choice);
+  size_t kept_bytes() const { return kept_bytes_; }
   // `answer`, with this one and all that were kept.
   std::string Whole(const Json& answer, const Json& last);
 

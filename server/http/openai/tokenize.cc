@@ -44,6 +44,7 @@ absl::Status ApplyTokenStrings(const Json& value, Named<TokenizeRequest>&) {
   return OnlyValue(value, false, "tokens are told by their ids");
 }
 absl::Status ApplyTokens(const Json& value, Named<DetokenizeRequest>& named) {
+  named.request.mutable_token_ids()->Reserve(static_cast<int>(value.size()));
   return ReadElements(value, [&](const Json& element) -> absl::Status {
     MOED_ASSIGN_OR_RETURN(const int32_t id, Int32Of(element));
     named.request.add_token_ids(id);

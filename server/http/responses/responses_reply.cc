@@ -78,6 +78,8 @@ class ResponsesWriter final : public AnswerWriter<ChatResponse> {
         input_(std::move(draft.input)),
         wants_logprobs_(draft.response.logprobs()) {}
 
+  size_t request_bytes() const override { return echo_.size(); }
+
   std::string Events(const ChatResponse& message) override {
     std::string events = begun_ ? "" : Ping();
     if (wants_logprobs_) AddLogprobs(message);

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "boost/asio/dispatch.hpp"
+#include "boost/asio/post.hpp"
 #include "core/base/trace_parent.h"
 
 namespace moed::http {
@@ -32,6 +33,7 @@ Connection::Connection(Socket socket, std::shared_ptr<TlsContext> tls, std::shar
 }
 
 Connection::~Connection() {
+  share_->untaken.Remove(this);
   share_->body_bytes -= counted_bytes_;
   --share_->connections;
 }
@@ -76,6 +78,8 @@ void Connection::EndExchange(bool gone) {
   if (std::exchange(handed_over_, false)) --share_->exchanges;
   share_->body_bytes -= std::exchange(counted_bytes_, 0);
   sending_ = {};
+  untaken_ = false;
+  share_->untaken.Remove(this);
   if (auto callback = std::exchange(gone_, {}); gone && callback) callback();
 }
 
@@ -127,6 +131,13 @@ void Connection::CloseIfIdle() {
 void Connection::Abandon() {
   asio::dispatch(stream_.socket().get_executor(), [self = shared_from_this()] {
     if (self->state_ != State::kClosed) self->OnPeerGone();
+  });
+}
+
+// It may have taken all meanwhile.
+void Connection::GiveUp() {
+  asio::post(stream_.socket().get_executor(), [self = shared_from_this()] {
+    if (self->untaken_) self->OnPeerGone();
   });
 }
 

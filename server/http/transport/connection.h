@@ -17,25 +17,27 @@
 #include "server/http/transport/handler.h"
 #include "server/http/transport/limits.h"
 #include "server/http/transport/stream.h"
+#include "server/http/transport/untaken_answers.h"
 
 namespace moed::http {
 
 // What connections share. Counts fall when what they count is gone.
 struct ConnectionShare {
   ConnectionShare(const TransportLimits& limits, RequestHandler& handler, AccessLog& log)
-      : limits(limits), handler(handler), log(log) {}
+      : limits(limits), handler(handler), log(log), untaken(limits.bodies_bytes) {}
 
   const TransportLimits limits;
   RequestHandler& handler;
   AccessLog& log;
   std::atomic<bool> draining = false;
   std::atomic<int> connections = 0;
-  std::atomic<int> exchanges = 0;  // requests that were handed over and whose answers are not whole
-  std::atomic<size_t> body_bytes = 0;
+  std::atomic<int> exchanges = 0;      // requests that were handed over and whose answers are not whole
+  std::atomic<size_t> body_bytes = 0;  // with what is made of them
+  UntakenAnswers untaken;
 };
 
 // The public functions are thread-safe.
-class Connection final : public Exchange, public std::enable_shared_from_this<Connection> {
+class Connection final : public Exchange, public UntakenAnswers::Client, public std::enable_shared_from_this<Connection> {
  public:
   // `tls`: null for plain text.
   Connection(Socket socket, std::shared_ptr<TlsContext> tls, std::shared_ptr<ConnectionShare> share);
@@ -50,12 +52,15 @@ class Connection final : public Exchange, public std::enable_shared_from_this<Co
   bool idle(int64_t now_nanos) const;
 
   HttpRequest& request() override { return request_; }
+  bool HoldRequest(size_t bytes) override;
+  bool HoldAnswer(size_t bytes) override { return share_->untaken.Keep(shared_from_this(), bytes); }
   void Reply(HttpReply reply) override;
   void StartStream(std::string content_type, std::vector<Header> headers = {}) override;
   void Write(std::string part, std::function<void()> written) override;
   void EndStream(std::string last_part) override;
   std::chrono::seconds longest_silence() const override { return std::chrono::seconds(share_->limits.ping_seconds); }
   void OnGone(std::function<void()> gone) override;
+  void GiveUp() override;
 
  private:
   enum class State { kHandshake, kIdle, kHead, kBody, kAnswering, kLingering, kClosed };
@@ -110,7 +115,7 @@ class Connection final : public Exchange, public std::enable_shared_from_this<Co
   std::string unparsed_;
   std::optional<boost::beast::http::request_parser<boost::beast::http::string_body>> parser_;
   size_t wire_bytes_ = 0;     // of the request, parsed
-  size_t counted_bytes_ = 0;  // of its body, in share_->body_bytes
+  size_t counted_bytes_ = 0;  // of its body or what is made of it, in share_->body_bytes
   size_t lingered_bytes_ = 0;
 
   HttpRequest request_;
@@ -124,6 +129,7 @@ class Connection final : public Exchange, public std::enable_shared_from_this<Co
 
   std::string sending_;
   size_t sent_bytes_ = 0;  // of sending_
+  bool untaken_ = false;   // sending_ is counted in share_->untaken
   bool at_once_ = false;   // inside SendAtOnce
   std::function<void()> sent_;
   AccessRecord record_;

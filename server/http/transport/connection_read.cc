@@ -202,11 +202,22 @@ bool Connection::CountBody() {
     Refuse(share_->handler.Refusal(request_.path, 413, StrCat("the body is longer than ", limits.body_bytes, " bytes")));
     return false;
   }
-  const size_t more = bytes - counted_bytes_;
-  counted_bytes_ = bytes;
-  if ((share_->body_bytes += more) <= limits.bodies_bytes || more == 0) return true;
-  Refuse(share_->handler.Refusal(request_.path, 503, "too many large requests at once"));
+  if (HoldRequest(bytes)) return true;
+  Refuse(share_->handler.Refusal(request_.path, 503, kTooManyLargeRequests));
   return false;
+}
+
+bool Connection::HoldRequest(size_t bytes) {
+  if (bytes <= counted_bytes_) return true;
+  const size_t more = bytes - counted_bytes_;
+  const size_t before = share_->body_bytes.fetch_add(more);
+  const bool alone = before == counted_bytes_;
+  if (before + more > share_->limits.bodies_bytes && !alone) {
+    share_->body_bytes -= more;
+    return false;
+  }
+  counted_bytes_ = bytes;
+  return true;
 }
 
 void Connection::Continue() {

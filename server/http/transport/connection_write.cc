@@ -121,6 +121,7 @@ void Connection::SendAtOnce(std::string bytes, std::function<void()> sent) {
 }
 
 void Connection::SendRest() {
+  if (!std::exchange(untaken_, true)) share_->untaken.Send(shared_from_this(), sending_.size());
   SetDeadline(share_->limits.write_seconds);
   stream_.WriteSome(asio::buffer(sending_) + sent_bytes_,
                     [self = shared_from_this()](const error_code& error, size_t bytes) { self->OnSent(error, bytes); });
@@ -134,6 +135,8 @@ void Connection::OnSent(const error_code& error, size_t bytes) {
   sent_bytes_ += bytes;
   if (sent_bytes_ < sending_.size()) return SendRest();
   ClearDeadline();
+  sending_ = {};
+  if (std::exchange(untaken_, false)) share_->untaken.Remove(this);
   std::exchange(sent_, {})();
 }
 

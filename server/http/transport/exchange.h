@@ -44,6 +44,8 @@ struct HttpReply {
   std::vector<Header> headers = {};
 };
 
+inline constexpr char kTooManyLargeRequests[] = "too many large requests at once";
+
 // Thread-safe. What is called after the answer's end, or after the client has gone, does nothing. Keep it by shared_ptr for as
 // long as the answer is not whole.
 class Exchange {
@@ -52,6 +54,12 @@ class Exchange {
 
   // Of the thread that handles the request, until it returns: `body` may be taken out.
   virtual HttpRequest& request() = 0;
+
+  // Likewise: what is made of the body takes so many bytes, which count until the answer's end where they are more than its own.
+  // False: with others it is too much, and nothing more is counted.
+  virtual bool HoldRequest(size_t bytes) = 0;
+  // So many bytes of the answer wait for the rest of it. False: there is no room, also where slow clients are given up.
+  virtual bool HoldAnswer(size_t bytes) = 0;
 
   // The whole answer.
   virtual void Reply(HttpReply reply) = 0;

@@ -19,11 +19,12 @@ namespace moed::http {
 // How a call's request goes: when the call is started, or through a passage.
 class PassingCall {
  public:
-  // Before it is started. The request is kept until it goes, the connection as long as the call; the passage outlives both.
-  void GoThrough(Passage& passage, size_t bytes, std::shared_ptr<const void> request, std::shared_ptr<const void> connection) {
+  // Before it is started. `make` makes the request when it goes to the daemon, and is kept with what it holds until then, the
+  // connection as long as the call; the passage outlives both.
+  void GoThrough(Passage& passage, size_t bytes, std::function<void()> make, std::shared_ptr<const void> connection) {
     passage_ = &passage;
     bytes_ = bytes;
-    request_ = std::move(request);
+    make_ = std::move(make);
     connection_ = std::move(connection);
   }
 
@@ -32,10 +33,10 @@ class PassingCall {
   void Go(grpc::ClientContext& context, std::function<void()> start) {
     if (passage_ == nullptr) return start();
     passage_->Enter(this, bytes_, [this, &context, start = std::move(start)](bool to_daemon) {
-      if (!to_daemon) context.TryCancel();
       given_up_ = !to_daemon;
+      to_daemon ? make_() : context.TryCancel();
       start();
-      request_.reset();
+      make_ = nullptr;
     });
   }
   // The request is there, or nobody waits for it any more.
@@ -51,7 +52,8 @@ class PassingCall {
   Passage* passage_ = nullptr;
   bool given_up_ = false;  // before it was started
   size_t bytes_ = 0;
-  std::shared_ptr<const void> request_, connection_;
+  std::function<void()> make_;
+  std::shared_ptr<const void> connection_;
 };
 
 // What takes the messages of a stream, one at a time.

@@ -124,10 +124,18 @@ void Daemon::OnServing(std::function<void(bool)> tell) {
 
 moe::v1::Inference::Stub& Daemon::inference(std::shared_ptr<const google::protobuf::MessageLite> request, PassingCall& call) {
   const size_t bytes = request->ByteSizeLong();
-  if (bytes <= kLargeBytes) return *inference_;
+  return inference(
+      bytes, [request = std::move(request)] {}, call);
+}
+
+moe::v1::Inference::Stub& Daemon::inference(size_t bytes, std::function<void()> make, PassingCall& call) {
+  if (bytes <= kLargeBytes) {
+    make();
+    return *inference_;
+  }
   absl::MutexLock lock(&mutex_);
   const auto& connection = *std::ranges::min_element(large_, {}, [](const auto& stub) { return stub.use_count(); });
-  call.GoThrough(large_passage_, bytes, std::move(request), connection);
+  call.GoThrough(large_passage_, bytes, std::move(make), connection);
   return *connection;
 }
 

@@ -63,8 +63,11 @@ class Daemon {
   // any more, when this returns.
   void OnServing(std::function<void(bool serves)> tell);
 
-  // For this request of a call that is not started yet. Few large ones are on their way at once, each on the connection that has
-  // the fewest calls of such: the daemon ends one that sends too much, with all of its calls (docs/reliability.md, floods).
+  // For a request of a call that is not started yet. Few large ones are on their way at once, each on the connection that has the
+  // fewest calls of such: the daemon ends one that sends too much, with all of its calls (docs/reliability.md, floods). `make`
+  // makes it, of so many bytes, when it goes: so those that wait take no room.
+  moe::v1::Inference::Stub& inference(size_t bytes, std::function<void()> make, PassingCall& call);
+  // The same of one that is there.
   moe::v1::Inference::Stub& inference(std::shared_ptr<const google::protobuf::MessageLite> request, PassingCall& call);
   moe::v1::Control::Stub& control() { return *control_; }
   CallCount& calls() { return calls_; }
