@@ -15,13 +15,16 @@ from tests.http.scripted_daemon import ScriptedDaemon, serving
 from tests.real_programs import RealProgramsTest, main
 from tools.server_process import wait_until
 
-pb: Any = None  # made from proto/ when the tests begin
+pb: Any = None
+control: Any = None  # both made from proto/ when the tests begin
 MODEL = "scripted"
 MIB = 1 << 20
 COMPLETIONS = "/v1/completions"
 BOUND = 64 * MIB  # --max-bodies
 BESIDE = 40 * MIB  # for what is read, made and sent at the moment, where bodies are texts
 MOST = 384 * MIB  # of the process, whatever comes: docs/http.md, and less than what deploy/ gives
+LARGE_PROMPT = 3 * MIB
+CHOICES = 4
 LARGE_ANSWER = 6 * MIB  # a little less than that of Waiter.detokenize
 
 
@@ -31,20 +34,32 @@ class Waiter:
 
     def __init__(self) -> None:
         self.may_answer = threading.Event()
-        self.waiting = 0
 
     def daemon(self) -> ScriptedDaemon:
         methods = {"Generate": self.generate, "Chat": lambda *_: b"", "Detokenize": self.detokenize}
-        return ScriptedDaemon({f"/moe.v1.Inference/{name}": method for name, method in methods.items()}, {})
+        streams = {"/moe.v1.Inference/GenerateStream": lambda *asked: iter([self.generate(*asked)])}
+        unary = {f"/moe.v1.Inference/{name}": method for name, method in methods.items()}
+        maps = {"/moe.v1.Control/GetExpertMap": self.expert_map, "/moe.v1.Control/GetStats": lambda *_: b""}
+        return ScriptedDaemon({**unary, **maps}, streams)
 
     def generate(self, body: bytes, _: Any) -> bytes:
         word, _, count = pb.GenerateRequest.FromString(body).text[:100].partition(" ")
         if word == "wait":
-            self.waiting += 1
             self.may_answer.wait(CALL_SECONDS)
         text = "x" * int(count) if word == "text" else "x"
         answer: bytes = pb.GenerateResponse(text=text, finish=pb.Finish(reason=pb.FINISH_REASON_STOP)).SerializeToString()
         return answer
+
+    def expert_map(self, body: bytes, _: Any) -> bytes:
+        """Large where it is the first."""
+        numbers = [1 << 40] * 1024
+        layer = control.LayerExperts(
+            expert=range(1024), resident=[1] * 1024, hits=numbers, misses=numbers, lowered=numbers, skipped=numbers, reads=numbers
+        )
+        layer.on_device.extend([0] * 1024)
+        first = control.GetExpertMapRequest.FromString(body).since == 0
+        told: bytes = control.ExpertMap(now=1, experts=1024, layers=[layer] * 64 * first).SerializeToString()
+        return told
 
     def detokenize(self, *_: Any) -> bytes:
         answer: bytes = pb.DetokenizeResponse(text="\1" * MIB).SerializeToString()
@@ -58,8 +73,9 @@ class MemoryTest(RealProgramsTest):
     @classmethod
     def setUpClass(cls) -> None:
         super().setUpClass()
-        global pb
+        global pb, control
         sys.path.insert(0, str(cls.generate_stubs()))
+        from moe.v1 import control_pb2 as control
         from moe.v1 import inference_pb2 as pb
 
     def setUp(self) -> None:
@@ -69,7 +85,8 @@ class MemoryTest(RealProgramsTest):
 
     @contextlib.contextmanager
     def front(self, *flags: object) -> Iterator[Front]:
-        with contextlib.closing(Front(self.binaries, self.address, "--model-name", MODEL, *flags)) as front:
+        flags = ("--model-name", MODEL, "--ping-seconds", 1, *flags)
+        with contextlib.closing(Front(self.binaries, self.address, *flags)) as front:
             front.wait_until_ready()
             yield front
 
@@ -79,12 +96,15 @@ class MemoryTest(RealProgramsTest):
         yield
         self.assertLess((front.memory_bytes("VmHWM") - before) // MIB, bytes_more // MIB)
 
-    def waits(self, front: Front, **body: Any) -> http.client.HTTPConnection:
-        """A completion that was sent, and is not answered yet."""
-        connection = self.enterContext(contextlib.closing(front.connection()))
-        data = json.dumps({"model": MODEL, "prompt": "wait", **body}).encode()
-        connection.request("POST", COMPLETIONS, data, {"content-type": "application/json"})
-        return connection
+    def waiters(self, front: Front, count: int) -> list[http.client.HTTPResponse]:
+        """Streams of choices to large prompts, which have begun by a ping."""
+        body = {"model": MODEL, "prompt": f"wait {'x' * LARGE_PROMPT}", "n": CHOICES, "stream": True}
+        connections = [self.enterContext(contextlib.closing(front.connection())) for _ in range(count)]
+        for connection in connections:
+            connection.request("POST", COMPLETIONS, json.dumps(body).encode(), {"content-type": "application/json"})
+        answers = [self.enterContext(connection.getresponse()) for connection in connections]
+        self.assertEqual({answer.status for answer in answers}, {200})
+        return answers
 
     def slow_reader(self, front: Front) -> socket.socket:
         """Of a large answer, which has begun."""
@@ -101,22 +121,17 @@ class MemoryTest(RealProgramsTest):
     # Requests
 
     def test_choices_of_large_requests_are_copied_only_on_their_way(self) -> None:
-        prompt = f"wait {'x' * (3 * MIB)}"
-        refused = {"model": MODEL, "what": "x" * (2 * MIB)}
         with self.front() as front, self.stays_below(front, BOUND + BESIDE):
-            connections = [self.waits(front, prompt=prompt, n=4) for _ in range(BOUND // (3 * MIB))]
-            wait_until(lambda: front.post(COMPLETIONS, refused)[0] == 503, "all of them to be there", CALL_SECONDS)
+            answers = self.waiters(front, BOUND // LARGE_PROMPT)
             self.daemon.may_answer.set()
-            for connection in connections:
-                with connection.getresponse() as answer:
-                    self.assertEqual((answer.status, len(json.load(answer)["choices"])), (200, 4))
+            for answer in answers:
+                self.assertEqual(answer.read().count(b'"finish_reason":"stop"'), CHOICES)
 
     def test_what_is_made_of_a_body_counts_where_it_is_larger(self) -> None:
         many = {"model": MODEL, "messages": [{}] * 100_000}
         with self.front("--max-bodies", "4MiB") as front:
             self.assertEqual(front.post("/v1/chat/completions", many)[0], 200, "one alone may be larger")
-            self.waits(front)
-            wait_until(lambda: self.daemon.waiting, "it to be there", CALL_SECONDS)
+            self.waiters(front, 1)
             status, answer = front.post("/v1/chat/completions", many)
             self.assertEqual((status, answer["error"]["message"]), (503, "too many large requests at once"))
             self.assertEqual(front.post(COMPLETIONS, {"model": MODEL, "prompt": "x"})[0], 200)
@@ -156,6 +171,14 @@ class MemoryTest(RealProgramsTest):
             self.assertEqual((first[0], first[1]["error"]["message"]), (503, "too many large answers at once"))
             self.assertEqual(sorted(each.result()[0] for each in asked), [200, 200, 503])
 
+    def test_who_watches_the_experts_keeps_no_map(self) -> None:
+        with self.front() as front, self.stays_below(front, 2 * BESIDE):
+            for _ in range(40):
+                connection = self.enterContext(contextlib.closing(front.connection()))
+                connection.request("GET", "/moed/experts")
+                answer = self.enterContext(connection.getresponse())
+                self.assertGreater(len(answer.readline()), 4 * MIB, "less than the map takes")
+
     # Both
 
     def test_all_of_it_together(self) -> None:
@@ -164,8 +187,7 @@ class MemoryTest(RealProgramsTest):
         with self.front() as front:
             for _ in range(2 * BOUND // LARGE_ANSWER):
                 self.slow_reader(front)
-            for _ in range(18):
-                self.waits(front, prompt=f"wait {'x' * (3 * MIB)}", n=4)
+            self.waiters(front, 18)
             with futures.ThreadPoolExecutor(8) as pool:
                 answers = list(pool.map(lambda _: front.post("/v1/chat/completions", hostile), range(16)))
             self.assertEqual({status for status, _ in answers}, {503})
