@@ -26,9 +26,8 @@ Loader::Loader(const StoreReader& store, ReadBackend& backend, const Clock& cloc
 Loader::Range Loader::RangeOf(const CachedKey& key, int read) const {
   const ExpertLayout& layout = store_.expert_layout(key);
   const size_t segments = layout.segments.size(), down = segments - 1;
-  if (ReadsOf(key) == 1) return {0, layout.record_bytes, 0, segments};
-  const uint64_t border = layout.segments[down].offset;
-  return read == 0 ? Range{0, border, 0, down} : Range{border, layout.record_bytes, down, segments};
+  if (ReadsOf(key) == 1) return {layout.record_bytes, 0, segments};
+  return read == 0 ? Range{layout.segments[down].offset, 0, down} : Range{layout.record_bytes, down, segments};
 }
 
 // As many bytes as the range has in the file, at its end in memory.

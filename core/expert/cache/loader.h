@@ -77,8 +77,7 @@ class Loader {
 
  private:
   struct Range {
-    uint64_t begin_bytes = 0;
-    uint64_t end_bytes = 0;
+    uint64_t end_bytes = 0;  // in the record
     size_t first_segment = 0;
     size_t end_segment = 0;
   };

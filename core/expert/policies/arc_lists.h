@@ -29,7 +29,6 @@ class ArcLists {
   size_t Victim(size_t incoming, absl::FunctionRef<bool(size_t)> evictable) const;
 
   size_t residents() const { return lists_.size(kT1) + lists_.size(kT2); }
-  double recent_target() const { return recent_target_; }
 
  private:
   enum List : size_t { kT1, kT2, kB1, kB2, kLists };

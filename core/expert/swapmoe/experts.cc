@@ -203,9 +203,4 @@ int SwapMoeExperts::window() const {
   return frequency_.window();
 }
 
-bool SwapMoeExperts::InSet(const ExpertKey& key) const {
-  absl::MutexLock lock(&mutex_);
-  return in_set_[First(index_.Position(key.layer)) + static_cast<size_t>(key.expert)] != 0;
-}
-
 }  // namespace moed

@@ -64,7 +64,6 @@ class SwapMoeExperts {
   size_t memory_bytes() const;
   static size_t Bytes(const ExpertModelShape& model);  // what memory_bytes will be
   int window() const;                                  // tokens
-  bool InSet(const ExpertKey& key) const;
 
  private:
   struct Step {

@@ -1,5 +1,6 @@
 // Which read runs when: overlap, demand before guess, joins, split records. Reads are answered by hand.
 #include <cerrno>
+#include <filesystem>
 #include <thread>
 
 #include "tests/expert/provider_rig.h"
@@ -245,6 +246,8 @@ TEST_F(LoadOrder, ALeakedPinEndsTheProcess) {
   testing::GTEST_FLAG(death_test_style) = "threadsafe";
   EXPECT_DEATH(
       {
+        // The store is this process' own, which nobody removes once it has died.
+        std::filesystem::remove_all(std::filesystem::path(ExpertStore::Get().path()).parent_path());
         ManualReadBackend reads(8, MemoryStore());
         auto provider = MakeProvider(reads, Records(2));
         Routing routing(kFirst, {0});

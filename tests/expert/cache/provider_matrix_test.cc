@@ -1,10 +1,14 @@
 // Every policy x predictor x capacity serves the same bytes however they are read, each wanted expert once, inside the capacity.
+#include <algorithm>
 #include <deque>
 #include <random>
 #include <set>
 #include <thread>
+#include <tuple>
+#include <utility>
 
 #include "core/expert/cache/fill_order.h"
+#include "core/expert/presets/table.h"
 #include "tests/expert/provider_rig.h"
 
 namespace moed {
@@ -175,54 +179,95 @@ void RunRandomSteps(CachingProvider& provider, int steps, uint64_t seed) {
   for (const SequenceId sequence : sessions) provider.OnSequenceEnd(sequence);
 }
 
-// Every policy with every predictor at every capacity; ways of reading, splitting and filling take turns.
+// A cell of the matrix.
+struct Cell {
+  std::string_view policy, predictor;
+  int capacity = 0;  // records
+  uint64_t split = UINT64_MAX;
+  bool fill = false;
+};
+
+void ServeIn(const Cell& cell, const Reading& reading) {
+  SCOPED_TRACE(StrCat(cell.policy, ", ", cell.predictor, ", ", cell.capacity, " records, ", reading.name, ", split from ",
+                      cell.split, cell.fill ? ", filled" : ""));
+  PartContext context{.model = StoreContext(cell.capacity), .hidden = 1, .gate = NoisyGate};
+  context.model.table_bytes = 1 << 16;
+  ProviderOptions options = Records(cell.capacity);
+  options.split_read_bytes = cell.split;
+  options.queue.idle_piece_bytes = kPageBytes;
+  options.most_bytes = kMostRecords * ExpertStore::Get().record_bytes();
+  options.least_bytes = std::min(cell.capacity, kLeastRecords) * ExpertStore::Get().record_bytes();
+  RigParts parts;
+  parts.policy = MakePolicy(cell.policy, context).value();
+  parts.predictor = MakePredictor(cell.predictor, context).value();
+  PresetSetup setup;
+  setup.fill = cell.fill;
+  PresetParts popularity;
+  popularity.policy = MakePolicy(cell.policy, context).value();
+  popularity.predictor = MakePredictor(cell.predictor, context).value();
+  parts.fill = FillOrder(setup, popularity, context.model);
+  auto provider = MakeProvider(*reading.backend, options, std::move(parts));
+  RunRandomSteps(*provider, 5, static_cast<uint64_t>(cell.capacity));
+}
+
+constexpr int kCapacities[] = {1, 2, kTopK - 1, kTopK, 12, 24};
+
+// Every policy with every predictor at every capacity; ways of reading, splitting and filling are drawn. Each way of reading
+// meets each capacity, and each predictor is split and whole, filled and not.
 void ServeInEveryCombination() {
-  const int capacities[] = {1, 2, kTopK - 1, kTopK, 12, 24};
   const std::vector<Reading> readings = Readings();
-  PartContext context{.hidden = 1, .gate = NoisyGate};
-  size_t turn = 0;
-  for (const PolicyRow& policy : Policies()) {
-    for (const PredictorRow& predictor : Predictors()) {
-      if (!policy.mask.empty() || !predictor.mask.empty()) continue;  // with their mask alone: the presets' tests
-      for (const int capacity : capacities) {
-        const Reading& reading = readings[turn % readings.size()];
-        const uint64_t split = turn / readings.size() % 2 == 0 ? 1 : UINT64_MAX;
-        PresetSetup setup;
-        setup.fill = turn / readings.size() / 2 % 2 == 0;
-        ++turn;
-        context.model = StoreContext(capacity);
-        context.model.table_bytes = 1 << 16;
-        SCOPED_TRACE(StrCat(policy.name, ", ", predictor.name, ", ", capacity, " records, ", reading.name, ", split from ", split,
-                            setup.fill ? ", filled" : ""));
-        ProviderOptions options = Records(capacity);
-        options.split_read_bytes = split;
-        options.queue.idle_piece_bytes = kPageBytes;
-        options.most_bytes = kMostRecords * ExpertStore::Get().record_bytes();
-        options.least_bytes = std::min(capacity, kLeastRecords) * ExpertStore::Get().record_bytes();
-        RigParts parts;
-        parts.policy = MakePolicy(policy.name, context).value();
-        parts.predictor = MakePredictor(predictor.name, context).value();
-        PresetParts popularity;
-        popularity.policy = MakePolicy(policy.name, context).value();
-        popularity.predictor = MakePredictor(predictor.name, context).value();
-        parts.fill = FillOrder(setup, popularity, context.model);
-        auto provider = MakeProvider(*reading.backend, options, std::move(parts));
-        RunRandomSteps(*provider, 5, capacity);
+  std::mt19937_64 random(29);
+  std::set<std::pair<int, size_t>> read;
+  std::set<std::tuple<std::string_view, bool, bool>> split_and_filled;
+  size_t predictors = 0;
+  for (const PredictorRow& predictor : Predictors()) {
+    if (!predictor.mask.empty()) continue;  // with their mask alone: the presets' tests
+    ++predictors;
+    for (const PolicyRow& policy : Policies()) {
+      if (!policy.mask.empty()) continue;
+      for (const int capacity : kCapacities) {
+        const size_t reading = random() % readings.size();
+        const bool split = random() % 2 == 0, fill = random() % 2 == 0;
+        read.emplace(capacity, reading);
+        split_and_filled.emplace(predictor.name, split, fill);
+        ServeIn({policy.name, predictor.name, capacity, split ? 1 : UINT64_MAX, fill}, readings[reading]);
+        if (testing::Test::HasFailure()) return;
+      }
+    }
+  }
+  EXPECT_EQ(read.size(), std::size(kCapacities) * readings.size());
+  EXPECT_EQ(split_and_filled.size(), 4 * predictors);
+}
+
+// The parts that serve where nothing else is said, at every capacity, however they are read.
+void ServeAsAutoDoes() {
+  const auto preset = std::ranges::find(Presets(), "auto", &PresetRow::name);
+  ASSERT_NE(preset, Presets().end());
+  for (const Reading& reading : Readings()) {
+    for (const int capacity : kCapacities) {
+      for (const uint64_t split : {uint64_t{1}, UINT64_MAX}) {
+        ServeIn({preset->policy, preset->predictor, capacity, split, preset->fill}, reading);
         if (testing::Test::HasFailure()) return;
       }
     }
   }
 }
 
-TEST(ProviderMatrix, EveryCombinationServesTheRightBytes) { ServeInEveryCombination(); }
+TEST(ProviderMatrix, EveryCombinationServesTheRightBytes) {
+  ServeInEveryCombination();
+  ServeAsAutoDoes();
+}
+
 TEST(ProviderMatrix, EveryCombinationServesTheRightBytesOfMixedFormats) {
   const ExpertStore::Mixed mixed;
   ServeInEveryCombination();
+  ServeAsAutoDoes();
 }
 
 TEST(ProviderMatrix, EveryCombinationServesTheRightBytesOfCodedRecords) {
   const ExpertStore::Coded coded;
   ServeInEveryCombination();
+  ServeAsAutoDoes();
 }
 
 TEST(ProviderMatrix, OfCodedRecordsTheBytesOfTheFileAreCounted) {

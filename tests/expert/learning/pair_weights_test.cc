@@ -1,9 +1,7 @@
 // Weights of pairs of experts, by hand.
 #include "core/expert/learning/pair_weights.h"
 
-#include <filesystem>
 #include <set>
-#include <string>
 
 #include "tests/expert/provider_rig.h"
 
@@ -67,7 +65,8 @@ TEST(PairWeights, WithoutRoomAllAreZero) {
 }
 
 TEST(PairWeights, AFileOfAnotherBudgetIsTakenUpAsFarAsThereIsRoom) {
-  const LearnedFile file{std::filesystem::path(testing::TempDir()) / ("pairs_" + std::to_string(getpid())), 1, "parts"};
+  const TemporaryFolder folder;
+  const LearnedFile file{folder / "pairs", 1, "parts"};
   PairWeights three(StoreContext(), 3);
   for (size_t distance = 0; distance < 3; ++distance) {
     three.Learn(distance, 1, 2, 0.25f * static_cast<float>(distance + 1), std::vector<float>(kExperts, 1.f));
@@ -82,7 +81,6 @@ TEST(PairWeights, AFileOfAnotherBudgetIsTakenUpAsFarAsThereIsRoom) {
       }
     }
   }
-  std::filesystem::remove(file.path);
 }
 
 }  // namespace pair_weights_test

@@ -36,6 +36,15 @@ TEST(ArcPolicy, AScanLeavesTheFrequentAlone) {
   for (int expert = 0; expert < 3; ++expert) EXPECT_TRUE(cache.Has(Key(expert)));
 }
 
+void Use(ArcLists& lists, size_t key) {
+  lists.OnAccess(key);
+  lists.OnInsert(key);
+}
+
+size_t VictimOf(const ArcLists& lists) {
+  return lists.Victim(KeyLists::kNone, [](size_t) { return true; });
+}
+
 TEST(ArcPolicy, AGuessIsNoUse) {
   UnitCache cache = MakeCache(3);
   cache.Use(Key(0));
@@ -51,7 +60,9 @@ TEST(ArcPolicy, AGuessIsNoUse) {
   lists.OnInsert(5);
   lists.OnEvict(5);  // unused: nothing to remember
   lists.OnAccess(5);
-  EXPECT_EQ(lists.recent_target(), 0);
+  for (const size_t key : {6, 7}) Use(lists, key);
+  lists.OnAccess(7);  // T2
+  EXPECT_EQ(VictimOf(lists), 6u) << "nothing taught it to keep one in T1";
 }
 
 TEST(ArcPolicy, ManyUsesOfOneGhostTeachOnce) {
@@ -60,7 +71,11 @@ TEST(ArcPolicy, ManyUsesOfOneGhostTeachOnce) {
   lists.OnInsert(1);
   lists.OnEvict(1);
   for (int sequence = 0; sequence < 3; ++sequence) lists.OnAccess(1);
-  EXPECT_EQ(lists.recent_target(), 1);
+  lists.OnInsert(1);  // T2
+  Use(lists, 2);
+  EXPECT_EQ(VictimOf(lists), 1u) << "T1 is to hold one";
+  Use(lists, 3);
+  EXPECT_EQ(VictimOf(lists), 2u) << "and no more";
 }
 
 // Figure 4 of the paper, page by page.

@@ -5,6 +5,7 @@
 
 #include "tests/expert/policy_rig.h"
 #include "tests/expert/provider_rig.h"
+#include "tests/expert/swapmoe/in_set.h"
 
 namespace moed {
 namespace experts_test {
@@ -62,6 +63,12 @@ class SwapMoeExpertsTest : public testing::Test {
         usable);
     return usable;
   }
+  // The mask has looked again then.
+  bool InSet(const ExpertKey& key) {
+    const bool in_set = moed::InSet(experts_, key);
+    Usable(key.layer, Phase::kDecode);
+    return in_set;
+  }
   // Norms are equal: the first set is 0 and 1 in every layer.
   void Fill() {
     for (const LayerId layer : kLayers) {
@@ -107,12 +114,12 @@ TEST_F(SwapMoeExpertsTest, LoadsAreSpreadOverTheWindowOneLayerAtATime) {
 TEST_F(SwapMoeExpertsTest, WhatIsReplacedLeavesOnlyForASlotThatIsNeeded) {
   Fill();
   for (int i = 0; i < 7; ++i) Token(i % 2 == 0 ? 5 : 6);
-  EXPECT_FALSE(experts_.InSet({kLayers[0], 0}));
+  EXPECT_FALSE(InSet({kLayers[0], 0}));
   Insert(kLayers[0], 5);  // the spare slot: layer 0 holds three now
   const auto for_the_next = Victim({kLayers[1], 5});
   ASSERT_TRUE(for_the_next.has_value());
   EXPECT_EQ(for_the_next->layer, kLayers[0]);  // not 0 or 1 of the layer whose replacement is still to come
-  EXPECT_FALSE(experts_.InSet(for_the_next->expert_key()));
+  EXPECT_FALSE(InSet(for_the_next->expert_key()));
   Evict(*for_the_next);
   Insert(kLayers[1], 5);
   EXPECT_EQ(Victim({kLayers[0], 6})->layer, kLayers[1]);
@@ -195,7 +202,7 @@ TEST_F(SwapMoeExpertsTest, AStaticSetStays) {
   }
   for (int layer = 0; layer < 3; ++layer) {
     for (int expert = 0; expert < kExperts; ++expert) {
-      EXPECT_EQ(pruned.InSet({kLayers[layer], expert}), expert == 4 + layer || expert == 0) << layer << " " << expert;
+      EXPECT_EQ(moed::InSet(pruned, {kLayers[layer], expert}), expert == 4 + layer || expert == 0) << layer << " " << expert;
     }
   }
 }
@@ -211,7 +218,7 @@ TEST_F(SwapMoeExpertsTest, AnEncoderDecodersAnswersChangeItsSets) {
     for (const LayerId layer : {kLayers[1], kLayers[2]}) {
       experts.OnToken(layer, Phase::kDecode, hidden_, logits);
       experts.OnRouted(layer);
-      EXPECT_EQ(experts.InSet({kLayers[1], 5}), token == 6) << token;
+      EXPECT_EQ(moed::InSet(experts, {kLayers[1], 5}), token == 6) << token;
     }
   }
 }
@@ -222,9 +229,9 @@ TEST_F(SwapMoeExpertsTest, AWindowEndsBetweenStepsOnly) {
     for (int token = 0; token < 20; ++token) Look(layer, 5, Phase::kPrefill);
     experts_.OnRouted(layer);
   }
-  EXPECT_FALSE(experts_.InSet({kLayers[0], 5}));
+  EXPECT_FALSE(InSet({kLayers[0], 5}));
   Look(kLayers[0], 5);
-  EXPECT_TRUE(experts_.InSet({kLayers[0], 5}));
+  EXPECT_TRUE(InSet({kLayers[0], 5}));
 }
 
 }  // namespace experts_test

@@ -6,6 +6,7 @@
 #include "core/expert/policies/swapmoe.h"
 #include "core/expert/predictors/swapmoe.h"
 #include "tests/expert/provider_rig.h"
+#include "tests/expert/swapmoe/in_set.h"
 
 namespace moed {
 namespace serving_test {
@@ -157,7 +158,7 @@ TEST_F(SwapMoeServingTest, TheSetFollowsTheUnmaskedRouter) {
   };
   for (int i = 0; i < kMostSteps && !there(6); ++i) Step(Phase::kDecode, 6);
   EXPECT_TRUE(there(6)) << "an expert outside the set never came in";
-  for (const LayerId layer : kLayers) EXPECT_TRUE(experts_->InSet({layer, 6}));
+  for (const LayerId layer : kLayers) EXPECT_TRUE(InSet(*experts_, {layer, 6}));
 }
 
 TEST_F(SwapMoeServingTest, ALayerHoldsItsSlotsAndTheSpareOneAtMost) {
