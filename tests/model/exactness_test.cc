@@ -68,13 +68,22 @@ TEST_P(ExactnessTest, Chunks) {
   }
 }
 
+// Formats of keys and values take turns: every backend has each, and so has every number of threads and every chunk.
 TEST_P(ExactnessTest, BackendsAndThreads) {
+  std::vector<Logits> expected = {expected_};
+  for (const KvFormat format : {KvFormat::kF16, KvFormat::kQ8}) {
+    expected.push_back(Alone({.kv_format = format}, tokens_, tokens_.size()));
+  }
+  size_t turn = 0;
   for (const ComputeBackendRow& backend : ComputeBackends()) {
     if (!backend.supported()) continue;
     for (const int threads : {1, 2}) {
       for (const size_t chunk_tokens : {5, kPromptTokens}) {
-        EXPECT_TRUE(SameBits(Alone({.backend = std::string(backend.name), .threads = threads}, tokens_, chunk_tokens), expected_))
-            << backend.name << ", " << threads << " threads, chunks of " << chunk_tokens;
+        const size_t format = turn++ % expected.size();
+        const ModelSetup setup = {
+            .backend = std::string(backend.name), .threads = threads, .kv_format = static_cast<KvFormat>(format)};
+        EXPECT_TRUE(SameBits(Alone(setup, tokens_, chunk_tokens), expected[format]))
+            << backend.name << ", " << threads << " threads, chunks of " << chunk_tokens << ", " << kKvFormatNames[format];
       }
     }
   }
@@ -105,16 +114,17 @@ TEST_P(ExactnessTest, ScatteredPages) {
   EXPECT_NE(sequence.kv.pages[1], sequence.kv.pages[0] + 1);
 }
 
-// Three sequences of different lengths go through the model in steps of random pieces, together and with changing partners.
+// Three sequences of different lengths go through the model in steps of random pieces, together and with changing partners, once
+// with keys and values in each format.
 TEST_P(ExactnessTest, BatchComposition) {
   provider_.ShuffleWith(5);
   std::vector<std::vector<TokenId>> prompts = {tokens_, RandomTokens(71, 2, vocabulary_), RandomTokens(96, 3, vocabulary_)};
-  std::vector<Logits> expected = {expected_};
-  for (size_t i = 1; i < prompts.size(); ++i) expected.push_back(Alone({}, prompts[i], prompts[i].size()));
-
   std::mt19937_64 random(7);
-  for (int round = 0; round < 2; ++round) {
-    PackedModel model(store_, {.threads = 2});
+  for (int format = 0; format < kKvFormatCount; ++format) {
+    const auto kv_format = static_cast<KvFormat>(format);
+    std::vector<Logits> expected;
+    for (const auto& prompt : prompts) expected.push_back(Alone({.kv_format = kv_format}, prompt, prompt.size()));
+    PackedModel model(store_, {.threads = 2, .kv_format = kv_format});
     std::vector<TestSequence> sequences(prompts.size());
     std::vector<Logits> got(prompts.size());
     while (true) {
@@ -134,8 +144,9 @@ TEST_P(ExactnessTest, BatchComposition) {
       const std::vector<Logits> step = model.Step(provider_, chunks);
       for (size_t c = 0; c < chunks.size(); ++c) got[owners[c]].insert(got[owners[c]].end(), step[c].begin(), step[c].end());
     }
-    for (size_t i = 0; i < prompts.size(); ++i)
-      EXPECT_TRUE(SameBits(got[i], expected[i])) << "sequence " << i << ", round " << round;
+    for (size_t i = 0; i < prompts.size(); ++i) {
+      EXPECT_TRUE(SameBits(got[i], expected[i])) << "sequence " << i << ", " << kKvFormatNames[format];
+    }
   }
 }
 

@@ -156,7 +156,7 @@ TEST_P(WholePromptExactness, ChunksOfTheDecoderPagesAndMemory) {
 }
 
 TEST_P(WholePromptExactness, BackendsAndThreads) {
-  for (const KvFormat kv_format : {KvFormat::kF32, KvFormat::kQ8}) {
+  for (const KvFormat kv_format : {KvFormat::kF32, KvFormat::kF16, KvFormat::kQ8}) {
     const Logits expected = Alone({.kv_format = kv_format}, kTokens);
     for (const ComputeBackendRow& backend : ComputeBackends()) {
       if (!backend.supported()) continue;
