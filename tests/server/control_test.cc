@@ -69,6 +69,14 @@ TEST(ControlTest, AnswersWhatTheServerKnows) {
   EXPECT_EQ(cache.layers(1).layer(), 3);
   ASSERT_EQ(cache.hottest_size(), 1);
   EXPECT_EQ(cache.hottest(0).format(), "q4");
+  const ExpertStats experts = TestExpertStats();
+  EXPECT_EQ(cache.asked_waiting(), experts.asked.waiting);
+  EXPECT_EQ(cache.asked_done(), experts.asked.done);
+  EXPECT_EQ(cache.asked_refused(), experts.asked.refused);
+  EXPECT_EQ(cache.asked_failed(), experts.asked.failed);
+  EXPECT_EQ(cache.pinned(), experts.anchors.records);
+  EXPECT_EQ(cache.pinned_bytes(), experts.anchors.bytes);
+  EXPECT_EQ(cache.most_pinned_bytes(), experts.anchors.most_bytes);
   hottest.set_hottest(1001);
   grpc::ClientContext c6;
   EXPECT_THAT(ViolatedFields(server.control().GetCacheState(&c6, hottest, &cache)), ElementsAre("hottest"));

@@ -12,6 +12,7 @@
 #include "server/rpc/generate_call.h"
 #include "server/rpc/reactors.h"
 #include "server/wire/received_message.h"
+#include "tests/server/passing_engine.h"
 #include "tests/server/server_harness.h"
 
 namespace moed {
@@ -176,40 +177,25 @@ TEST_F(TransportFaultTest, InAReaction) {
   EXPECT_EQ(harness_.Metric(R"(moe_requests_finished_total{reason="error"})"), 1);
 }
 
-// Throws where it is told to; apart from that it is the engine that it wraps.
-class FaultyEngine final : public Engine {
+// Throws where it is told to.
+class FaultyEngine final : public PassingEngine {
  public:
   struct Faults {
     bool submit = false;
     bool cancel = false;
   };
-  FaultyEngine(Engine& engine, Faults faults) : engine_(engine), faults_(faults) {}
+  FaultyEngine(Engine& engine, Faults faults) : PassingEngine(engine), faults_(faults) {}
 
-  const EngineLimits& limits() const override { return engine_.limits(); }
   absl::StatusOr<RequestId> Submit(EngineRequest request, std::shared_ptr<RequestObserver> observer) override {
     if (faults_.submit) throw std::runtime_error("a fault");
-    return engine_.Submit(std::move(request), std::move(observer));
+    return PassingEngine::Submit(std::move(request), std::move(observer));
   }
   bool Cancel(RequestId id, absl::Status status) override {
     if (faults_.cancel) throw std::runtime_error("a fault");
-    return engine_.Cancel(id, std::move(status));
+    return PassingEngine::Cancel(id, std::move(status));
   }
-  std::optional<RequestId> FindRequest(const std::string& name) const override { return engine_.FindRequest(name); }
-  bool HasSession(const std::string& session_id) const override { return engine_.HasSession(session_id); }
-  absl::Status DeleteSession(const std::string& session_id) override { return engine_.DeleteSession(session_id); }
-  std::vector<SessionInfo> ListSessions(size_t most) const override { return engine_.ListSessions(most); }
-  QueueEstimate EstimateQueue(const std::string& tenant, int prompt_tokens) const override {
-    return engine_.EstimateQueue(tenant, prompt_tokens);
-  }
-  std::vector<TenantInfo> ListTenants() const override { return engine_.ListTenants(); }
-  absl::Status BetweenSteps(std::function<void()> task) override { return engine_.BetweenSteps(std::move(task)); }
-  void Drain(absl::Status refusal) override { engine_.Drain(std::move(refusal)); }
-  bool Idle() const override { return engine_.Idle(); }
-  void Stop(absl::Status reason) override { engine_.Stop(std::move(reason)); }
-  EngineStats Stats() const override { return engine_.Stats(); }
 
  private:
-  Engine& engine_;
   const Faults faults_;
 };
 

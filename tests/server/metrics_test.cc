@@ -2,10 +2,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
+#include <cstring>
 #include <map>
+#include <memory>
 #include <set>
 #include <sstream>
 #include <string>
@@ -15,6 +19,7 @@
 #include "server/metrics/lookup_totals.h"
 #include "server/metrics/window_rates.h"
 #include "server/rpc/prompt_workers.h"
+#include "tests/server/passing_engine.h"
 #include "tests/server/server_harness.h"
 
 namespace moed {
@@ -179,6 +184,34 @@ TEST(MetricsTest, ExpertCountersAreTheProvidersAndLookupsAddUp) {
   EXPECT_EQ(server.Metric("moe_memory_budget_bytes"), 6000);
 }
 
+// Counts nothing itself.
+class CountedEngine final : public PassingEngine {
+ public:
+  explicit CountedEngine(Engine& engine) : PassingEngine(engine) {}
+  EngineStats Stats() const override {
+    EngineStats stats;
+    stats.running = 1, stats.waiting = 2, stats.sessions = 3, stats.steps = 4, stats.preemptions = 5;
+    stats.prompt_tokens = 6, stats.cached_tokens = 7, stats.recomputed_tokens = 8, stats.generated_tokens = 9;
+    stats.fast_matmul_tokens = 10, stats.prefix_queries = 11, stats.prefix_hits = 12;
+    stats.drafted_tokens = 13, stats.accepted_draft_tokens = 14;
+    stats.kv_pages = 15, stats.kv_pages_used = 16, stats.kv_pages_remembered = 17, stats.checkpoints = 18;
+    return stats;
+  }
+};
+
+TEST(MetricsTest, CountersOfTheEngineAreItsOwn) {
+  ServerHarness server({.wrap = [](Engine& engine) { return std::make_unique<CountedEngine>(engine); }});
+  double expected = 0;
+  for (const char* sample :
+       {"moe_requests_running", "moe_requests_waiting", "moe_sessions", "moe_engine_steps_total", "moe_preemptions_total",
+        "moe_prompt_tokens_total", "moe_prompt_tokens_cached_total", "moe_recomputed_tokens_total", "moe_generated_tokens_total",
+        "moe_fast_matmul_tokens_total", "moe_prefix_cache_queries_total", "moe_prefix_cache_hits_total", "moe_draft_tokens_total",
+        "moe_draft_tokens_accepted_total", "moe_kv_pages", "moe_kv_pages_used", "moe_prefix_cache_pages",
+        "moe_prefix_cache_checkpoints"}) {
+    EXPECT_EQ(server.Metric(sample), ++expected) << sample;
+  }
+}
+
 TEST(MetricsTest, TenantsAreToldOfByName) {
   ServerHarness server;
   class Silent final : public RequestObserver {
@@ -285,10 +318,14 @@ TEST(MetricsTest, ConnectionsThatSayNothingOrHalfARequestHoldNobodyUp) {
   const auto before = std::chrono::steady_clock::now();
   EXPECT_EQ(HttpGet(address, "/healthz").code, 200);
   EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::seconds(5)) << "as probes allow";
+  const timeval patience{.tv_sec = 30, .tv_usec = 0};
   for (const int fd : silent) {
+    ASSERT_EQ(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)), 0);
     char refusal[4096];
-    while (recv(fd, refusal, sizeof(refusal), 0) > 0) {  // until the server closes it
+    ssize_t got;
+    while ((got = recv(fd, refusal, sizeof(refusal), 0)) > 0) {
     }
+    EXPECT_EQ(got, 0) << "the server did not close it: " << std::strerror(errno);
     close(fd);
   }
 }

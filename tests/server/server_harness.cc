@@ -65,6 +65,8 @@ ExpertStats TestExpertStats() {
   stats.cache_bytes = next++;
   stats.cache_capacity_bytes = next++;
   stats.read_busy_nanos = 2'500'000'000;
+  stats.asked = {.waiting = next++, .done = next++, .refused = next++, .failed = next++};
+  stats.anchors = {.records = next++, .bytes = next++, .most_bytes = next++};
   return stats;
 }
 
