@@ -22,6 +22,7 @@
 #include "core/engine/prefix_cache.h"
 #include "core/engine/request_check.h"
 #include "core/expert/cache/caching_provider.h"
+#include "core/expert/cache/decoding_threads.h"
 #include "core/expert/routing_trace.h"
 #include "core/io/read_backend.h"
 #include "core/kernels/backend.h"
@@ -63,14 +64,12 @@ GateFn GateOf(Model& model) {
   };
 }
 
-// In two precisions.
-const std::string& StorePath() { return testing::DemoStorePath("q8,q4"); }
-
 struct PlanCase {
   std::string name;
   uint64_t budget;  // 0: the smallest that works
   std::function<void(Config&)> change = [](Config&) {};
   int window = 0;  // that every other layer has; 0: none
+  int coded = 0;   // of the store; 0: not
 };
 
 const PlanCase kCases[] = {
@@ -112,6 +111,8 @@ const PlanCase kCases[] = {
     {"windowsAndAContext", 32 * kMiB, [](Config& c) { c.serving.max_context = 500; }, 40},
     {"windowsBeyondTheContext", 32 * kMiB, [](Config& c) { c.serving.max_context = 100; }, 1000},
     {"windowsInKeysAndValues", 32 * kMiB, [](Config& c) { c.serving.kv_budget = 2 * kMiB, c.serving.max_context = 300; }, 40},
+    {.name = "smallestOfCodedRecords", .budget = 0, .coded = 1},
+    {.name = "codedRecords", .budget = 32 * kMiB, .coded = 1},
 };
 
 class ServingPlanTest : public ::testing::TestWithParam<PlanCase> {
@@ -136,6 +137,9 @@ class ServingPlanTest : public ::testing::TestWithParam<PlanCase> {
     budget_ = GetParam().budget == 0 ? Smallest() : GetParam().budget;
     plan_ = Must(PlanServing(Inputs(budget_)));
   }
+
+  // In two precisions.
+  static const std::string& StorePath() { return testing::DemoStorePath("q8,q4", GetParam().coded); }
 
   ServingInputs Inputs(uint64_t budget) const {
     return {budget,
@@ -191,6 +195,7 @@ class ServingPlanTest : public ::testing::TestWithParam<PlanCase> {
   ModelSpec spec_;
   ChatSettings chat_;
   std::unique_ptr<Tokenizer> tokenizer_;
+  std::unique_ptr<ReadBackend> reads_;  // outlives the provider
   std::unique_ptr<ProviderBuilder> builder_;
   PresetNeeds needs_;
   uint64_t budget_ = 0;
@@ -244,6 +249,8 @@ TEST_P(ServingPlanTest, TheTokenizerIsAllThere) {
 TEST_P(ServingPlanTest, TheStoreIndexIsAllThere) {
   EXPECT_GE(Term("tables", "store index"), store_growth_.heap);
   EXPECT_LT(Term("tables", "store index"), store_growth_.heap + kPageBytes);
+  EXPECT_EQ(store_->description().coded(), GetParam().coded > 0);
+  EXPECT_EQ(Term("tables", "decoding of records"), GetParam().coded > 0 ? DecodingThreads::kMemoryBytes : 0);
 }
 
 // Keys and values, trunk and activations, and the cache: whole pages of the kernel's.
@@ -262,10 +269,10 @@ TEST_P(ServingPlanTest, MappedPartsHoldWhatIsPlanned) {
   ExpectPlanned("scratch", loaded.mapped - RoundUp(store_->description().trunk_bytes, kPageBytes));
   EXPECT_THAT(Part("trunk"), AllOf(Ge(model->trunk_bytes()), Gt(loaded.mapped - Part("scratch") - kPageBytes)));
 
-  const auto reads = Must(OpenReadBackend("buffered", StorePath(), {}));
+  reads_ = Must(OpenReadBackend("buffered", StorePath(), {}));
   const Growth provider = GrowthOf([&] {
     EXPECT_TRUE(
-        builder_->Open({GateOf(*model), *reads, Clock::Real(), backend->memory().shared(), {}, nullptr, plan_.memory}).ok());
+        builder_->Open({GateOf(*model), *reads_, Clock::Real(), backend->memory().shared(), {}, nullptr, plan_.memory}).ok());
   });
   // The cache is mapped when the first expert is read.
   KvSequence sequence;
@@ -333,9 +340,9 @@ TEST_P(ServingPlanTest, RequestsHoldWhatIsPlanned) {
   const auto backend = Must(MakeComputeBackend("scalar", *executor));
   const auto kv = Must(KvPool::Create(spec_, plan_.kv));
   const auto model = Must(Model::Load({*store_, spec_, *backend, *kv}, plan_.model));
-  const auto reads = Must(OpenReadBackend("buffered", StorePath(), {}));
+  reads_ = Must(OpenReadBackend("buffered", StorePath(), {}));
   ASSERT_TRUE(
-      builder_->Open({GateOf(*model), *reads, Clock::Real(), backend->memory().shared(), {}, nullptr, plan_.memory}).ok());
+      builder_->Open({GateOf(*model), *reads_, Clock::Real(), backend->memory().shared(), {}, nullptr, plan_.memory}).ok());
   const EngineParts parts{*model, builder_->provider(), *kv, *tokenizer_, Clock::Real(), nullptr};
   const auto observer = std::make_shared<Silent>();
   std::unique_ptr<StepEngine> engine;

@@ -1,17 +1,18 @@
 #include "tests/system/demo_rig.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <map>
+#include <utility>
 
 #include "core/base/check.h"
 #include "core/base/status.h"
 #include "core/expert/builder/build_provider.h"
 #include "core/expert/presets/preset.h"
 #include "tests/paths.h"
+#include "tests/temporary_folder.h"
 
 namespace moed::testing {
 namespace {
@@ -27,17 +28,16 @@ T Must(absl::StatusOr<T> value) {
 
 }  // namespace
 
-const std::string& DemoStorePath(const std::string& expert_formats) {
-  static std::map<std::string, std::string> paths;
-  std::string& path = paths[expert_formats];
+const std::string& DemoStorePath(const std::string& expert_formats, int coded) {
+  static const TemporaryFolder folder;
+  static std::map<std::pair<std::string, int>, std::string> paths;
+  std::string& path = paths[{expert_formats, coded}];
   if (path.empty()) {
-    path = StrCat(::testing::TempDir(), "/demo-", expert_formats, "-", static_cast<int>(getpid()), ".moed");
-    const std::string command = StrCat(BuiltProgram("moed-pack"), " ", SourcePath("models/tales-qwen"), " ", path,
-                                       " --expert-formats ", expert_formats, " --trunk-format q8 >/dev/null 2>&1");
+    path = folder / StrCat(expert_formats, ".", coded, ".moed");
+    const std::string command =
+        StrCat(BuiltProgram("moed-pack"), " ", SourcePath("models/tales-qwen"), " ", path, " --expert-formats ", expert_formats,
+               " --trunk-format q8", coded > 0 ? StrCat(" --coded=", coded) : "", " >/dev/null 2>&1");
     MOED_CHECK(std::system(command.c_str()) == 0);
-    std::atexit([] {
-      for (const auto& [formats, file] : paths) std::remove(file.c_str());
-    });
   }
   return path;
 }
@@ -55,13 +55,13 @@ struct Rig::Stream {
 Rig::Rig(const RigOptions& options) : Rig(options, nullptr, nullptr) {}
 
 Rig::Rig(const RigOptions& options, ReadBackend* reads, ComputeBackend* backend) : fidelity_(options.fidelity) {
-  const std::string& path = options.store.empty() ? DemoStorePath(options.expert_formats) : options.store;
+  const std::string& path = options.store.empty() ? DemoStorePath(options.expert_formats, options.coded) : options.store;
   store_ = Must(StoreReader::Open(path));
   const ModelSpec spec = Must(SpecFromJson(store_->description().model_spec));
   executor_ = MakeThreadPool(options.threads);
   if (backend == nullptr) backend = (own_backend_ = Must(MakeComputeBackend(options.compute, *executor_))).get();
   if (reads == nullptr) reads = (own_reads_ = Must(OpenReadBackend(options.io_backend, path, {}))).get();
-  kv_ = Must(KvPool::Create(spec, {.pages = options.kv_pages}, backend->memory()));
+  kv_ = Must(KvPool::Create(spec, {.pages = options.kv_pages, .format = options.kv_format}, backend->memory()));
   const ModelOptions model_options{options.max_step_tokens, options.max_context, 4, options.own_step_tokens,
                                    Model::ExpertInputs(store_->description())};
   if (options.bring_seconds_per_byte > 0) processor_ = Must(MakeComputeBackend("auto", *executor_));

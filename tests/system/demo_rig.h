@@ -19,12 +19,14 @@
 
 namespace moed::testing {
 
-// models/tales-qwen packed by moed-pack at these formats; packed once for each test program and format list.
-const std::string& DemoStorePath(const std::string& expert_formats);
+// models/tales-qwen packed by moed-pack at these formats, with --coded=N where `coded` is not 0; packed once for each test
+// program and such a choice.
+const std::string& DemoStorePath(const std::string& expert_formats, int coded = 0);
 
 struct RigOptions {
   std::string expert_formats = "q8";
-  std::string store;  // not empty: the path of another model's store, and expert_formats is not looked at
+  int coded = 0;
+  std::string store;  // not empty: the path of another model's store, and neither of these is looked at
   std::string policy = "lru";
   std::string predictor = "none";
   std::string preset;          // not empty: all parts are the preset's, policy and predictor are not looked at
@@ -42,6 +44,7 @@ struct RigOptions {
   int own_step_tokens = 0;  // with which the cache lends memory for larger steps, beside its slots
   int max_context = 128;
   int kv_pages = 32;
+  KvFormat kv_format = KvFormat::kF16;  // the daemon's default
   int max_reads_in_flight = 0;
   Trace* trace = nullptr;
 };

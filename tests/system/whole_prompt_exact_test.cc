@@ -1,7 +1,6 @@
 // Exact mode of models whose prompt is computed whole, and whose experts have room for a part of it alone: the same bits whatever
 // the preset, the policy, the predictor, the capacity and who else is served.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -19,6 +18,7 @@
 #include "tests/engine/observed_answer.h"
 #include "tests/paths.h"
 #include "tests/system/demo_rig.h"
+#include "tests/temporary_folder.h"
 
 namespace moed::testing {
 namespace {
@@ -34,21 +34,19 @@ struct Checkpoint {
 constexpr Checkpoint kCheckpoints[] = {{.name = "switch_transformers", .start = 0},
                                        {.name = "gptsan_japanese", .separator = 274}};
 
-std::string FileOf(const Checkpoint& checkpoint) {
-  return StrCat(::testing::TempDir(), "/", checkpoint.name, "-", static_cast<int>(getpid()), ".moed");
+const TemporaryFolder& Folder() {
+  static const TemporaryFolder folder;
+  return folder;
 }
 
 const std::string& StorePath(const Checkpoint& checkpoint) {
   static std::map<std::string, std::string> paths;
   std::string& path = paths[checkpoint.name];
   if (!path.empty()) return path;
-  path = FileOf(checkpoint);
+  path = Folder() / StrCat(checkpoint.name, ".moed");
   const std::string command = StrCat(BuiltProgram("moed-pack"), " ", UnpackedCheckpoint(checkpoint.name), " ", path,
                                      " --expert-formats q8,q2 --trunk-format q8 >/dev/null 2>&1");
   MOED_CHECK(std::system(command.c_str()) == 0);
-  std::atexit([] {
-    for (const Checkpoint& packed : kCheckpoints) std::remove(FileOf(packed).c_str());
-  });
   return path;
 }
 
@@ -100,8 +98,7 @@ std::string WriteFile(const Checkpoint& checkpoint, const std::string& name,
   const auto store = StoreReader::Open(StorePath(checkpoint));
   MOED_CHECK(store.ok());
   const StoreDescription& description = (*store)->description();
-  const std::string path =
-      StrCat(::testing::TempDir(), "/", checkpoint.name, "-", name, "-", static_cast<int>(getpid()), ".json");
+  const std::string path = Folder() / StrCat(checkpoint.name, "-", name, ".json");
   std::FILE* file = std::fopen(path.c_str(), "w");
   std::fprintf(file, "{\"model_hash\":\"%016llx\",%s}", static_cast<unsigned long long>((*store)->model_hash()),
                member(static_cast<int>(description.moe_layers.size()), description.experts_per_layer).c_str());
