@@ -92,6 +92,7 @@ class App::Impl {
   void TellHealth();
   void EndWith(const absl::Status& error);
   void KeepForTheNextStart();
+  void TellFailedLoads();
   bool Alive() const;
   ClosedConnections Closed();
   const Certificates* certificates();
@@ -131,6 +132,7 @@ class App::Impl {
   std::unique_ptr<ControlService> control_;
   uint64_t ticks_ = 0;           // the ticker's
   absl::Status residency_kept_;  // likewise
+  uint64_t failed_loads_ = 0;    // likewise: that were told of
   std::unique_ptr<Ticker> ticker_;
   grpc::ResourceQuota quota_{"moed"};
   std::unique_ptr<MetricsServer> metrics_server_;
@@ -197,6 +199,7 @@ absl::Status App::Impl::MakeServices() {
     sampler_.Sample();
     live_.CheckStalled();
     control_->GiveUpStalled();
+    TellFailedLoads();
     ReleaseFreeMemory();
     KeepForTheNextStart();
   });
@@ -393,6 +396,17 @@ void App::Impl::ShutDownServers() {
 void App::Impl::EndServices() {
   ticker_.reset();
   workers_.reset();
+}
+
+// Those of guesses and of filling have nobody else who would tell of them.
+void App::Impl::TellFailedLoads() {
+  const auto model = state_.loaded();
+  if (model == nullptr) return;
+  const ExpertStats stats = model->expert_stats();
+  if (stats.failed_loads > failed_loads_) {
+    spdlog::error("{} loads of experts failed, the last: {}", stats.failed_loads, stats.last_failure);
+  }
+  failed_loads_ = stats.failed_loads;  // another model begins anew
 }
 
 void App::Impl::KeepForTheNextStart() {

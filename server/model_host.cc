@@ -208,6 +208,7 @@ void ModelHost::KeepBudget() {
 absl::Status ModelHost::DoUnload(const absl::Status& reason, absl::Duration drain_limit, ModelChange& change) {
   spdlog::info("unloading {}: running requests may take {} s more", model_->store_path(), absl::ToInt64Seconds(drain_limit));
   change.Enter(ChangePhase::kUnloading);
+  TellServerInfo();  // its budget, until its memory is free
   SetAbsent(reason);
   model_->Drain(reason);
   absl::Status unused = AwaitUnused(drain_limit, change);
@@ -256,6 +257,7 @@ void ModelHost::TellServerInfo() {
   moe::v1::ServerInfo info;
   if (model_ != nullptr) {
     info = model_->info();
+    if (const auto resized = model_->resized_budget()) info.set_memory_budget_bytes(*resized);
   } else {
     info.set_version(Version());
     info.set_build(BuildDetails());

@@ -12,7 +12,7 @@ inline void SpinPause() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
 #elif defined(__aarch64__)
-  asm volatile("yield");
+  asm volatile("isb");  // about as long as x86's pause; "yield" is nothing on most of them
 #endif
 }
 
@@ -36,9 +36,9 @@ class ThreadPool final : public Executor {
   void ParallelFor(int count, int grain, absl::FunctionRef<void(int, int)> body) override {
     if (count <= 0) return;
     if (workers_.empty() || count <= grain) return body(0, count);
-    const int64_t grains = (int64_t{count} + grain - 1) / grain;
-    step_ = std::max<int64_t>(1, grains / (threads() * kRangesPerThread)) * grain;
-    ranges_ = static_cast<uint32_t>((count + step_ - 1) / step_);
+    grains_ = (int64_t{count} + grain - 1) / grain;
+    ranges_ = static_cast<uint32_t>(std::min<int64_t>(grains_, threads() * kRangesPerThread));
+    grain_ = grain;
     count_ = count;
     body_ = &body;
     unfinished_.store(ranges_, std::memory_order_relaxed);
@@ -66,12 +66,15 @@ class ThreadPool final : public Executor {
     uint64_t claims = claims_.load(std::memory_order_acquire);
     while (claims >> 32 == generation && static_cast<uint32_t>(claims) != 0) {
       if (!claims_.compare_exchange_weak(claims, claims - 1, std::memory_order_acq_rel, std::memory_order_acquire)) continue;
-      const int64_t begin = (ranges_ - static_cast<uint32_t>(claims)) * step_;
-      (*body_)(static_cast<int>(begin), static_cast<int>(std::min<int64_t>(begin + step_, count_)));
+      const uint32_t range = ranges_ - static_cast<uint32_t>(claims);
+      (*body_)(Begin(range), std::min(Begin(range + 1), count_));
       unfinished_.fetch_sub(1, std::memory_order_release);
       claims = claims_.load(std::memory_order_acquire);
     }
   }
+
+  // Ranges differ by one grain at most, so that threads end together.
+  int Begin(uint32_t range) const { return static_cast<int>(range * grains_ / ranges_ * grain_); }
 
   void Work() {
     uint32_t seen = 0;
@@ -86,13 +89,15 @@ class ThreadPool final : public Executor {
 
   std::vector<std::thread> workers_;
   std::atomic<bool> stop_{false};
-  std::atomic<uint32_t> generation_{0};  // of the latest loop; what sleeping workers watch
-  std::atomic<uint64_t> claims_{0};      // generation << 32 | ranges nobody has claimed yet
-  std::atomic<uint32_t> unfinished_{0};  // ranges whose body has not returned
+  // On lines of their own: who waits for one is not disturbed by changes of another.
+  alignas(64) std::atomic<uint32_t> generation_{0};  // of the latest loop; what sleeping workers watch
+  alignas(64) std::atomic<uint64_t> claims_{0};      // generation << 32 | ranges nobody has claimed yet
+  alignas(64) std::atomic<uint32_t> unfinished_{0};  // ranges whose body has not returned
   // The loop: written before claims_ announces it.
-  const absl::FunctionRef<void(int, int)>* body_ = nullptr;
+  alignas(64) const absl::FunctionRef<void(int, int)>* body_ = nullptr;
   int count_ = 0;
-  int64_t step_ = 1;
+  int grain_ = 1;
+  int64_t grains_ = 0;
   uint32_t ranges_ = 0;
 };
 

@@ -16,7 +16,7 @@
 
 namespace moed {
 
-// One complete event. `track` is the row it is drawn in: kComputeTrack or kReadTrack.
+// One complete event. `track` is kComputeTrack, which is one row, or kReadTrack, of which reads at once have a row each.
 struct TraceEvent {
   const char* name;  // static storage: "read"; on the compute track "step", "wait" for a read, and what computes: "attention",
                      // "expert", ...

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "core/base/ids.h"
@@ -102,6 +103,7 @@ struct ExpertStats {
   uint64_t bypass_loads = 0;    // begun for experts that do not stay: the cache kept others, or had no room
   uint64_t failed_loads = 0;    // those below included
   uint64_t damaged_loads = 0;   // what was read is not what was packed
+  std::string last_failure;     // of failed_loads; "": none
   int64_t read_busy_nanos = 0;  // time with at least one read in flight
   uint64_t lock_crossings = 0;  // how often a thread took the cache's lock (cache.h says what a layer may take)
 };

@@ -13,6 +13,8 @@ namespace {
 constexpr int64_t kGrainBlockProducts = 256;  // 8 x 32 weights times one token: less costs less than waking another thread
 constexpr int kPanelsTogether = 4;            // kernels take so many at once where they can
 constexpr int kStagedSums = 4096;
+constexpr int kFewTokens = 8;           // of a product: memory is its bound
+constexpr int kRangesOfManyTokens = 2;  // of each thread
 
 // Of panels [begin, end).
 void Multiply(const KernelTable& kernels, const MatrixView& weights, const Activations& x, int begin, int end, float* output,
@@ -67,17 +69,20 @@ void RunPanels(const KernelTable& kernels, const MatMulJob& job, int begin, int 
 
 // The panels of all jobs, one job after the other, are one index space.
 void MatMulOnCpu(const KernelTable& kernels, Executor& executor, std::span<const MatMulJob> jobs) {
-  int panels = 0;
+  int panels = 0, most_tokens = 0;
   int64_t block_products = 0;
   for (const MatMulJob& job : jobs) {
     MOED_CHECK(job.input->cols == job.weights.cols && job.input->forms().Cover(InputForms::Of({job.weights.format})));
     MOED_CHECK(FitsColumns(job.weights.format, job.weights.cols));
     panels += Panels(job.weights.rows);
+    most_tokens = std::max(most_tokens, job.input->tokens);
     block_products += int64_t{Panels(job.weights.rows)} * Blocks(job.weights.cols) * job.input->tokens;
   }
   if (block_products == 0) return;
   const int64_t least = CeilDiv(kGrainBlockProducts, std::max<int64_t>(block_products / panels, 1));
-  const int grain = static_cast<int>(CeilDiv(least, kPanelsTogether) * kPanelsTogether);
+  // Of many tokens each range packs the inputs anew: there are few ranges then.
+  const int64_t few = most_tokens > kFewTokens ? CeilDiv(panels, executor.threads() * kRangesOfManyTokens) : 0;
+  const int grain = static_cast<int>(CeilDiv(std::max(least, few), kPanelsTogether) * kPanelsTogether);
   executor.ParallelFor(panels, grain, [&](int begin, int end) {
     int first = 0;
     for (const MatMulJob& job : jobs) {

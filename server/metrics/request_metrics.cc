@@ -17,14 +17,15 @@ constexpr std::array<std::string_view, kRejections> kRejectionNames = {"queue_fu
                                                                        "draining"};
 
 const Histogram::BucketBoundaries& FirstTokenBounds() {
-  static const Histogram::BucketBoundaries bounds = {.001, .005, .01, .02, .04, .06, .08, .1, .25, .5,  .75,
-                                                     1,    2.5,  5,   7.5, 10,  20,  40,  80, 160, 640, 2560};
+  static const Histogram::BucketBoundaries bounds = {.001, .005, .01, .02, .04, .06, .08, .1,  .25,  .5,
+                                                     .75,  1,    2.5, 5,   7.5, 10,  15,  20,  30,   40,
+                                                     60,   80,   120, 160, 240, 320, 480, 640, 1280, 2560};
   return bounds;
 }
 const Histogram::BucketBoundaries& TokenBounds() {
-  static const Histogram::BucketBoundaries bounds = {.0001, .00025, .0005, .001, .0025, .005, .0075, .01, .025,
-                                                     .05,   .075,   .1,    .15,  .2,    .3,   .4,    .5,  .75,
-                                                     1,     2.5,    5,     7.5,  10,    20,   40,    80};
+  static const Histogram::BucketBoundaries bounds = {.0001, .00025, .0005, .001, .0025, .005, .0075, .01, .025, .05, .075,
+                                                     .1,    .15,    .2,    .3,   .4,    .5,   .75,   1,   1.25, 1.5, 2,
+                                                     2.5,   3,      4,     5,    7.5,   10,   20,    40,  80};
   return bounds;
 }
 const Histogram::BucketBoundaries& RequestBounds() {

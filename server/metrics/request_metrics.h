@@ -48,7 +48,10 @@ class RequestMetrics {
   void CountEnd(Method method, absl::StatusCode code);  // every call, once
   void CountRejected(Rejection rejection);
   void ObserveFinish(EndReason reason, const FinishInfo& finish);  // admitted generations, once
-  void ObserveInterToken(double seconds) { inter_token_->Observe(seconds); }
+  // `seconds` since the token before, which that many came after: so many between consecutive ones.
+  void ObserveInterToken(double seconds, size_t tokens) {
+    for (size_t i = 0; i < tokens; ++i) inter_token_->Observe(seconds / static_cast<double>(tokens));
+  }
   void ObserveCancelToIdle(double seconds) { cancel_to_idle_->Observe(seconds); }
 
   struct Totals {

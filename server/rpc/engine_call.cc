@@ -220,7 +220,7 @@ void EngineCall::OnTokens(TokenDelta delta) {
 void EngineCall::Deliver(TokenDelta delta) {
   const int64_t now = environment_.clock.NowNanos();
   if (last_tokens_nanos_.has_value() && !delta.tokens.empty()) {
-    environment_.metrics.ObserveInterToken(SecondsBetween(*last_tokens_nanos_, now) / static_cast<double>(delta.tokens.size()));
+    environment_.metrics.ObserveInterToken(SecondsBetween(*last_tokens_nanos_, now), delta.tokens.size());
   }
   last_tokens_nanos_ = now;
   if (!IsValidUtf8(delta.text)) {

@@ -63,7 +63,23 @@ TEST(TraceTest, TracksHaveNames) {
   EXPECT_TRUE(CompleteEvents(json).empty());
   std::map<int, std::string> names;
   for (const nlohmann::json& event : json.at("traceEvents")) names[event.at("tid")] = event.at("args").at("name");
-  EXPECT_THAT(names, testing::ElementsAre(testing::Pair(kComputeTrack, "compute"), testing::Pair(kReadTrack, "expert reads")));
+  EXPECT_THAT(names, testing::ElementsAre(testing::Pair(kComputeTrack, "compute"), testing::Pair(kReadTrack, "expert reads 1")));
+}
+
+// What is drawn in one row may only nest.
+TEST(TraceTest, ReadsAtOnceAreDrawnBelowEachOther) {
+  FakeClock clock;
+  Trace trace(clock, 10);
+  for (const auto& [begin, end] : {std::pair(4, 9), {0, 10}, {1, 12}, {9, 20}, {10, 11}}) {
+    trace.Add({"read", kReadTrack, begin * 1000, end * 1000});
+  }
+  trace.Add({"step", kComputeTrack, 0, 20'000});
+  std::map<int, std::string> rows;
+  for (const nlohmann::json& event : CompleteEvents(Written(trace))) {
+    rows[event.at("tid")] += std::to_string(event.at("ts").get<int>()) + " ";
+  }
+  EXPECT_THAT(rows, testing::ElementsAre(testing::Pair(kComputeTrack, "0 "), testing::Pair(kReadTrack, "0 10 "),
+                                         testing::Pair(kReadTrack + 1, "1 "), testing::Pair(kReadTrack + 2, "4 9 ")));
 }
 
 TEST(TraceTest, KeepsTheFirstEventsAndCountsTheRest) {

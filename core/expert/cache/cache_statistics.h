@@ -6,6 +6,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
+#include "core/base/status.h"
 #include "core/expert/cache/demand.h"
 #include "core/expert/cache/layer_turn.h"
 #include "core/expert/cache/prediction_score.h"
@@ -41,6 +42,7 @@ class CacheStatistics {
   void CountFailedLoad(const absl::Status& why) {
     ++stats_.failed_loads;
     stats_.damaged_loads += IsDamage(why);
+    stats_.last_failure = StrCat(why.message());
   }
   void CountBypass() { ++stats_.bypass_loads; }
   void CountEviction(const Slot& slot, EvictionReason why);
