@@ -117,7 +117,8 @@ constexpr TagSyntax kBareXml = {.name_open = kFunction,
                                 .lines = true};
 constexpr CallMarker kXmlCalls[] = {{kToolCall, Tagged<kXmlInToolCall>, TaggedCalls<kXmlInToolCall>},
                                     {kFunction, Tagged<kBareXml, true>, TaggedCalls<kBareXml, true>}};
-constexpr MarkedSyntax kXml = {kThink, kThinkEnd, kXmlCalls, {}, true};
+constexpr Envelope kXmlEnds[] = {{"", kToolCallEnd}};  // of calls whose <tool_call> was forgotten
+constexpr MarkedSyntax kXml = {kThink, kThinkEnd, kXmlCalls, kXmlEnds, true};
 
 constexpr std::string_view kKey = "<arg_key>";
 constexpr TagSyntax kGlmTags = {.key_open = kKey,
@@ -126,7 +127,7 @@ constexpr TagSyntax kGlmTags = {.key_open = kKey,
                                 .value_close = "</arg_value>",
                                 .call_close = "</tool_call>"};
 constexpr CallMarker kGlmCalls[] = {{kToolCall, Tagged<kGlmTags>, TaggedCalls<kGlmTags>}};
-constexpr MarkedSyntax kGlm = {kThink, kThinkEnd, kGlmCalls};
+constexpr MarkedSyntax kGlm = {kThink, kThinkEnd, kGlmCalls, {}, true};
 
 constexpr std::string_view kHyMark = "<tool_sep";
 constexpr std::string_view kHyKey = "<arg_key";
@@ -165,7 +166,7 @@ constexpr TagSyntax kMiniMaxTags = {.name_open = "<invoke name=\"",
                                     .section_close = "</minimax:tool_call>",
                                     .many = true};
 constexpr CallMarker kMiniMaxCalls[] = {{kMiniMaxOpen, Tagged<kMiniMaxTags>, TaggedCalls<kMiniMaxTags>}};
-constexpr MarkedSyntax kMiniMax = {kThink, kThinkEnd, kMiniMaxCalls};
+constexpr MarkedSyntax kMiniMax = {kThink, kThinkEnd, kMiniMaxCalls, {}, true};
 
 constexpr std::string_view kDsml = "｜DSML｜";
 constexpr TagSyntax DsmlTags(std::string_view section_close) {

@@ -86,7 +86,9 @@ Syntax TextWithCalls(const MarkedSyntax& syntax, const AnswerRules& rules, const
 // What follows may stand after a marker that opens an envelope.
 Syntax Enveloped(const MarkedSyntax& syntax, Syntax text) {
   std::vector<Syntax> opens;
-  for (const Envelope& envelope : syntax.envelopes) opens.push_back(InOrder({Gap(), MarkerSyntax(envelope.open), Gap()}));
+  for (const Envelope& envelope : syntax.envelopes) {
+    if (!envelope.open.empty()) opens.push_back(InOrder({Gap(), MarkerSyntax(envelope.open), Gap()}));
+  }
   return opens.empty() ? text : InOrder({grammar::Optional(OneOf(std::move(opens))), std::move(text)});
 }
 

@@ -47,7 +47,7 @@ LiteralValue::State LiteralValue::Put(char c, std::string& json) {
       return Key(c, json);
     case Expect::kColon:
       before_item_ = ": ";
-      return c == ':' ? To(Expect::kValue) : State::kMalformed;
+      return EndsKey(c) ? To(Expect::kValue) : State::kMalformed;
     default:
       before_item_ = ", ";
       if (c != ',') return State::kMalformed;
@@ -102,7 +102,7 @@ LiteralValue::State LiteralValue::BeginString(char c, std::string& json) {
 }
 
 bool LiteralValue::BeginsString(char c) const {
-  return c == '"' || c == (literals_->quote.empty() ? '\'' : literals_->quote.front());
+  return c == '"' || c == '\'' || (!literals_->quote.empty() && c == literals_->quote.front());
 }
 
 LiteralValue::State LiteralValue::Quote(char c, std::string& json) {
@@ -135,7 +135,7 @@ LiteralValue::State LiteralValue::Key(char c, std::string& json) {
 
 LiteralValue::State LiteralValue::BareKey(char c, std::string& json) {
   constexpr std::string_view kNotOfKeys = "{}[]()<>,\"'\n\\";
-  if (c != ':') {
+  if (!EndsKey(c)) {
     held_ += c;
     return held_.size() > kMostNameBytes || kNotOfKeys.find(c) != std::string_view::npos ? State::kMalformed : State::kMore;
   }

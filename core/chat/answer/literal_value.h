@@ -13,8 +13,9 @@ namespace moed::chat {
 
 // How a model writes them.
 struct Literals {
-  std::string_view quote = "";  // a token around strings, in which nothing is escaped, besides JSON's quotes; "": Python's quotes
-  std::string_view key_close = "=";  // of a call's arguments; where it is ":" keys have no quotes in dicts either
+  std::string_view quote = "";  // a token around strings, in which nothing is escaped, besides Python's quotes; "": those alone
+  std::string_view key_close =
+      "=";  // of a call's arguments; where it is ":" keys have no quotes in dicts either, and "=" may stand for it
 };
 constexpr Literals kPython;
 constexpr Literals kGemma = {"<|\"|>", ":"};
@@ -67,6 +68,7 @@ class LiteralValue {
   State Ended();
 
   bool BeginsString(char c) const;
+  bool EndsKey(char c) const { return c == ':' || (c == '=' && literals_->key_close == ":"); }
   State EndString(std::string& json);
 
   const Literals* literals_;

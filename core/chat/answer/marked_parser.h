@@ -26,8 +26,8 @@ struct CallMarker {
 // Markers around an answer's text. The first goes where no text came before it, the second where none comes after it; elsewhere
 // they are text.
 struct Envelope {
-  std::string_view open;
-  std::string_view close;  // "": there is none
+  std::string_view open;   // "": there is none
+  std::string_view close;  // likewise
 };
 
 // The reasoning comes before all text, "" where there is none.

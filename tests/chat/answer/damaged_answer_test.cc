@@ -38,6 +38,7 @@ std::string Content(std::string text) {
                                         "<|end|>",
                                         "<response>",
                                         "</response>",
+                                        "</tool_call>",
                                         "<answer>",
                                         "</answer>",
                                         "助手：",

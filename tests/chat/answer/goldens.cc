@@ -50,6 +50,10 @@ const std::vector<Golden>& Goldens() {
        "reasoning(A <tool_call> then.) call(clock, , {}) text(Done.)", true},
       {"qwen-xml", "As <tool_call>\n<function=example>\n</function>\n</tool_call> is.</think>Done.",
        "reasoning(As <tool_call>\n<function=example>\n</function>\n</tool_call> is.) text(Done.)", true},
+      {"qwen-xml", "I look.\n<function=clock>\n</function>\n</tool_call>", "text(I look.) call(clock, , {})"},
+      {"qwen-xml", "<function=clock>\n</function>\n</tool_call>\n<function=clock>\n</function>\n</tool_call>\n",
+       "call(clock, , {}) call(clock, , {})"},
+      {"qwen-xml", "Close it with </tool_call> then.", "text(Close it with </tool_call> then.)"},
       {"qwen-xml", "Write <function=name> and <parameter=x>.", "text(Write <function=name> and <parameter=x>.)"},
       {"qwen-xml", "<tool_call>\n<function=clock>\n<parameter=a>\n1\n</parameter>\nhm</function>",
        "call(clock, , {\"a\": \"1\") text(\nhm</function>)"},
@@ -63,6 +67,10 @@ const std::vector<Golden>& Goldens() {
        "arg_value>"
        "\n</tool_call>",
        "reasoning(a) call(clock, , {}) call(get_weather, , {\"days\": 3})"},
+      {"glm", "I must look.\n<tool_call>get_weather<arg_key>days</arg_key><arg_value>3</arg_value></tool_call>",
+       "reasoning(I must look.) call(get_weather, , {\"days\": 3})", true},
+      {"glm", "As <tool_call>example</tool_call> is.</think>Done.",
+       "reasoning(As <tool_call>example</tool_call> is.) text(Done.)", true},
       {"glm", "a <tool_call>is no call</tool_call>", "text(a <tool_call>is no call</tool_call>)"},
 
       {"minimax",
@@ -70,6 +78,11 @@ const std::vector<Golden>& Goldens() {
        "B</parameter>\n"
        "<parameter name=\"ok\">false</parameter>\n</invoke>\n<invoke name=\"clock\">\n</invoke>\n</minimax:tool_call>",
        "reasoning(hm) call(get_weather, , {\"place\": \"A & B\", \"ok\": false}) call(clock, , {})"},
+
+      {"minimax",
+       "hm\n<minimax:tool_call>\n<invoke name=\"clock\">\n</invoke>\n<invoke name=\"get_weather\">\n<parameter "
+       "name=\"days\">3</parameter>\n</invoke>\n</minimax:tool_call>\n</think>\n\nDone.",
+       "reasoning(hm) call(clock, , {}) call(get_weather, , {\"days\": 3}) text(Done.)", true},
 
       {"deepseek-dsml",
        "why</think>\n\n<｜DSML｜tool_calls>\n<｜DSML｜invoke name=\"get_weather\">\n<｜DSML｜parameter name=\"place\" "
@@ -190,6 +203,8 @@ const std::vector<Golden>& Goldens() {
        "\\\\n}\", \"where\": {\"lat\": 50.9, \"lon\": null}}) call(clock, , {})"},
       {"gemma4", "why<channel|><|tool_call>call:clock{\"a\":\"b\", <|\"|>c<|\"|>: None}<tool_call|>",
        "reasoning(why) call(clock, , {\"a\": \"b\", \"c\": null})", true},
+      {"gemma4", "<|tool_call>call:clock{a:'it\\'s <|\"|>', b='c', 'd': {e=1, 'f'=[]}}<tool_call|>",
+       "call(clock, , {\"a\": \"it's <|\\\"|>\", \"b\": \"c\", \"d\": {\"e\": 1, \"f\": []}})"},
       {"gemma4", "<|tool_call>call:clock{a:1,b:oops}<tool_call|>", "call(clock, , {\"a\": 1, \"b\": ) text(oops}<tool_call|>)"},
 
       {"granite",
