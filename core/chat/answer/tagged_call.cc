@@ -18,10 +18,12 @@ std::vector<std::string_view> Given(std::initializer_list<std::string_view> lite
   return given;
 }
 
+constexpr int kKeyOpens = 2, kCallEnds = 3;  // of ValueEnds
+
 class TaggedCallReader final : public CallReader {
  public:
   TaggedCallReader(const TagSyntax& syntax, const ToolSchemas& tools, bool name_opened)
-      : syntax_(syntax), tools_(tools), value_line_close_(StrCat("\n", syntax.value_close)) {
+      : syntax_(syntax), tools_(tools), value_ends_(ValueEnds(syntax)) {
     if (name_opened || syntax_.name_open.empty()) {
       at_ = At::kName;
     } else {
@@ -55,7 +57,7 @@ class TaggedCallReader final : public CallReader {
 
   const TagSyntax& syntax_;
   const ToolSchemas tools_;
-  const std::string value_line_close_;
+  const std::vector<std::string> value_ends_;
   At at_ = At::kName;
   Choice choice_;
   MarkerScanner scanner_;
@@ -160,14 +162,15 @@ CallState TaggedCallReader::BeginValue(AnswerWriter& out) {
   value_begun_ = false;
   streamed_ = types_ == kJsonString;
   if (streamed_) out.Arguments("\"");
-  scanner_ = MarkerScanner(syntax_.lines ? Given({syntax_.value_close, value_line_close_}) : Given({syntax_.value_close}));
+  scanner_ = MarkerScanner({value_ends_.begin(), value_ends_.end()});
   return CallState::kTaken;
 }
 
 CallState TaggedCallReader::Value(char c, AnswerWriter& out) {
   const bool first = !std::exchange(value_begun_, true);
   if (first && syntax_.lines && c == '\n') return CallState::kTaken;
-  bool ends = scanner_.Put(c, value_) != MarkerScanner::kNone;
+  const int end = scanner_.Put(c, value_);
+  bool ends = end != MarkerScanner::kNone;
   if (ends && is_json_ && EndsInString(value_)) {
     value_ += scanner_.found();
     ends = false;
@@ -175,7 +178,12 @@ CallState TaggedCallReader::Value(char c, AnswerWriter& out) {
   TakeValue(out);
   if (!ends) return CallState::kTaken;
   EndValue(out);
-  AwaitKey();
+  if (end == kCallEnds) return KeyOpenOrEnd(false, out);
+  if (end == kKeyOpens) {
+    KeyOpenOrEnd(true, out);
+  } else {
+    AwaitKey();
+  }
   return CallState::kTaken;
 }
 
@@ -191,6 +199,13 @@ void TaggedCallReader::TakeValue(AnswerWriter& out) {
 void TaggedCallReader::EndValue(AnswerWriter& out) { out.Arguments(streamed_ ? "\"" : JsonOfText(value_, types_)); }
 
 }  // namespace
+
+std::vector<std::string> ValueEnds(const TagSyntax& syntax) {
+  std::vector<std::string> ends = {std::string(syntax.value_close)};
+  if (!syntax.lines) return ends;
+  for (const std::string_view tag : {syntax.value_close, syntax.key_open, syntax.call_close}) ends.push_back(StrCat("\n", tag));
+  return ends;
+}
 
 std::unique_ptr<CallReader> MakeTaggedCallReader(const TagSyntax& syntax, const ToolSchemas& tools, bool name_opened) {
   return std::make_unique<TaggedCallReader>(syntax, tools, name_opened);

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/chat/answer/call_reader.h"
 #include "core/chat/answer/tool_schemas.h"
@@ -24,6 +26,10 @@ struct TagSyntax {
   bool many = false;               // a section may hold several calls
   bool lines = false;              // a value may stand on lines of its own: one line end at each side is no part of it
 };
+
+// What ends a value: its tag, with and without the line end before it. Where values stand on lines, lines that begin with what
+// follows values, too: models forget value_close. The last two are these, key_open first.
+std::vector<std::string> ValueEnds(const TagSyntax& syntax);
 
 // `name_opened`: name_open has come.
 std::unique_ptr<CallReader> MakeTaggedCallReader(const TagSyntax& syntax, const ToolSchemas& tools, bool name_opened = false);

@@ -57,7 +57,7 @@ class TaggedSyntax {
 
   Syntax AnyParameters() const {
     const Syntax key = Regex("[A-Za-z0-9_.-]{1,64}");
-    std::vector<Syntax> values = {Parameter(key, false, grammar::UpTo(tags_.value_close))};
+    std::vector<Syntax> values = {Parameter(key, false, AnyText(tags_))};
     if (!tags_.json_key_close.empty()) {
       static const auto& kAny =
           *new auto(std::make_shared<const Json>(Json{{"type", {"object", "array", "number", "boolean", "null"}}}));

@@ -52,6 +52,14 @@ Syntax ClosedValue(const TagSyntax& tags, Syntax value) {
   return grammar::InOrder({std::move(value), Literal(tags.lines ? "\n" : ""), grammar::Marker(tags.value_close)});
 }
 
+Syntax AnyText(const TagSyntax& tags) {
+  std::vector<Syntax> ends = {grammar::InOrder({grammar::Marker(tags.value_close)})};
+  for (const std::string& end : ValueEnds(tags)) {
+    if (!end.ends_with(tags.value_close)) ends.push_back(grammar::InOrder({grammar::Marker(end), grammar::OneOf({})}));
+  }
+  return grammar::Free(std::move(ends), false);
+}
+
 absl::StatusOr<TaggedText::Value> TaggedText::Of(const Json& schema, const std::string& pointer) {
   const Json& said = references_.Said(schema);
   if (const auto known = known_.find(&said); known != known_.end()) return known->second;
@@ -60,7 +68,7 @@ absl::StatusOr<TaggedText::Value> TaggedText::Of(const Json& schema, const std::
 }
 
 absl::StatusOr<TaggedText::Value> TaggedText::Made(const Json& said, const std::string& pointer) {
-  const Value any{grammar::UpTo(tags_.value_close)};
+  const Value any{AnyText(tags_)};
   if (!said.is_object()) return any;
   if (IsList(said)) {
     MOED_ASSIGN_OR_RETURN(Syntax listed, Listed(said, pointer));

@@ -17,6 +17,9 @@ absl::Status RefusedBetweenTags(std::string_view place, std::string_view what);
 // The value, and the tag that ends it.
 grammar::Syntax ClosedValue(const TagSyntax& tags, grammar::Syntax value);
 
+// Any text that the reader takes for a whole value, and the tag that ends it.
+grammar::Syntax AnyText(const TagSyntax& tags);
+
 // Of the parameters of one tool, whose schema outlives it, as the tags do.
 class TaggedText {
  public:

@@ -54,6 +54,13 @@ const std::vector<Golden>& Goldens() {
       {"qwen-xml", "<function=clock>\n</function>\n</tool_call>\n<function=clock>\n</function>\n</tool_call>\n",
        "call(clock, , {}) call(clock, , {})"},
       {"qwen-xml", "Close it with </tool_call> then.", "text(Close it with </tool_call> then.)"},
+      {"qwen-xml",
+       "<tool_call>\n<function=get_weather>\n<parameter=place>\nA\n<parameter=days>\n2\n<parameter=x>\n\n B\n\n</function>\n"
+       "</tool_call>",
+       "call(get_weather, , {\"place\": \"A\", \"days\": 2, \"x\": \"\\n B\\n\"})"},
+      {"qwen-xml", "<function=clock>\n<parameter=command>\nls\n</function>", "call(clock, , {\"command\": \"ls\"})"},
+      {"qwen-xml", "<function=clock>\n<parameter=command>\nls <parameter=x> </function>\n</parameter>\n</function>",
+       "call(clock, , {\"command\": \"ls <parameter=x> </function>\"})"},
       {"qwen-xml", "Write <function=name> and <parameter=x>.", "text(Write <function=name> and <parameter=x>.)"},
       {"qwen-xml", "<tool_call>\n<function=clock>\n<parameter=a>\n1\n</parameter>\nhm</function>",
        "call(clock, , {\"a\": \"1\") text(\nhm</function>)"},

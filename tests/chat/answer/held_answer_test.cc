@@ -265,6 +265,19 @@ TEST(HeldAnswer, TextStaysFreeAndCallsInItAreHeld) {
   EXPECT_TRUE(follows("harmony", free, thought + "<|channel|>final<|message|>no"));
 }
 
+// What the reader takes for the end of a value is none of its text.
+TEST(HeldAnswer, NoLineOfATextBeginsWithTheTagAfterIt) {
+  const Vocabulary vocabulary(false);
+  const auto holds = [&](std::string_view value) {
+    auto matcher = Held("qwen-xml", Rules(true), vocabulary);
+    return matcher.ok() && matcher->Accept("<function=clock>\n<parameter=a>\n").ok() && matcher->Accept(value).ok() &&
+           matcher->Accept("\n</parameter>\n</function>").ok() && matcher->MayEnd();
+  };
+  EXPECT_TRUE(holds("ls <parameter=x> </function>\n<function"));
+  EXPECT_FALSE(holds("ls\n<parameter=x>"));
+  EXPECT_FALSE(holds("ls\n</function>"));
+}
+
 TEST(HeldAnswer, FormatsOfStringsAreHeldWithoutQuotesToo) {
   const Vocabulary vocabulary(true);
   const std::string schema = R"({"type": "object", "properties": {"on": {"type": "string", "format": "date"}}})";
