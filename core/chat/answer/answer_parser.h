@@ -32,7 +32,8 @@ struct AnswerOptions {
 };
 
 // One answer. Not synchronised. Holds at most kMostHeldBytes of what may become a marker or a call, and as much of a parameter
-// whose type is not known before its end.
+// whose type is not known before its end: beyond that, it is a list or an object that is handed out as it
+// comes, or a string.
 class AnswerParser {
  public:
   static constexpr size_t kMostHeldBytes = 16 << 10;

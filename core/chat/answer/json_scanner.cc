@@ -188,14 +188,6 @@ std::string JsonScanner::Ends() const {
 
 bool JsonScanner::InString() const { return expect_ >= Expect::kString && expect_ <= Expect::kLowSurrogateU; }
 
-bool EndsInString(std::string_view beginning) {
-  JsonScanner scanner;
-  for (const char c : beginning) {
-    if (scanner.Put(c) != JsonScanner::State::kMore) return false;
-  }
-  return scanner.InString();
-}
-
 std::optional<std::string> ClosedJson(std::string_view beginning) {
   JsonScanner whole, part;
   size_t closable = 0;

@@ -73,9 +73,6 @@ class JsonScanner {
   std::vector<bool> objects_;  // the open containers
 };
 
-// Whether it ends within a string of the value of JSON that it begins.
-bool EndsInString(std::string_view beginning);
-
 // Of the beginning of a list or an object as much as makes a whole one, and its ends: {"a": [1, "be is {"a": [1, "be"]}. Nothing
 // of what is no beginning, or is whole.
 std::optional<std::string> ClosedJson(std::string_view beginning);

@@ -33,7 +33,8 @@ class TaggedCallReader final : public CallReader {
   CallState Put(char c, AnswerWriter& out) override;
   void End(AnswerWriter& out) override {
     if (at_ != At::kValue) return;
-    out.Arguments(streamed_ ? EscapedForJson(scanner_.Take()) : value_ + scanner_.Take());
+    if (streams_ == Streams::kJson && !InJsonString()) return;
+    out.Arguments(streams_ == Streams::kString ? EscapedForJson(scanner_.Take()) : value_ + scanner_.Take());
   }
 
  private:
@@ -52,7 +53,10 @@ class TaggedCallReader final : public CallReader {
   CallState EndCall(AnswerWriter& out);
   CallState BeginValue(AnswerWriter& out);
   CallState Value(char c, AnswerWriter& out);
-  void TakeValue(AnswerWriter& out);
+  void ScanJson(std::string_view text);
+  bool BeginsJson() const;
+  bool InJsonString() const { return json_state_ == JsonScanner::State::kMore && json_.InString(); }
+  void TakeValue(bool ends, AnswerWriter& out);
   void EndValue(AnswerWriter& out);
 
   const TagSyntax& syntax_;
@@ -67,7 +71,11 @@ class TaggedCallReader final : public CallReader {
   bool begun_ = false;             // the call
   bool has_keys_ = false;
   bool value_begun_ = false;  // a byte of it has come
-  bool streamed_ = false;     // the value is a string that is written as it comes
+  // How the value is written as it comes; kNot: it is held until its end.
+  enum class Streams : uint8_t { kNot, kString, kJson };
+  Streams streams_ = Streams::kNot;
+  JsonScanner json_;  // of the value, where it can be no string
+  JsonScanner::State json_state_ = JsonScanner::State::kMore;
 };
 
 CallState TaggedCallReader::Put(char c, AnswerWriter& out) {
@@ -160,8 +168,10 @@ CallState TaggedCallReader::BeginValue(AnswerWriter& out) {
   at_ = At::kValue;
   value_.clear();
   value_begun_ = false;
-  streamed_ = types_ == kJsonString;
-  if (streamed_) out.Arguments("\"");
+  json_ = JsonScanner();
+  json_state_ = JsonScanner::State::kMore;
+  streams_ = types_ == kJsonString ? Streams::kString : Streams::kNot;
+  if (streams_ == Streams::kString) out.Arguments("\"");
   scanner_ = MarkerScanner({value_ends_.begin(), value_ends_.end()});
   return CallState::kTaken;
 }
@@ -169,14 +179,21 @@ CallState TaggedCallReader::BeginValue(AnswerWriter& out) {
 CallState TaggedCallReader::Value(char c, AnswerWriter& out) {
   const bool first = !std::exchange(value_begun_, true);
   if (first && syntax_.lines && c == '\n') return CallState::kTaken;
-  const int end = scanner_.Put(c, value_);
+  std::string text;
+  const int end = scanner_.Put(c, text);
+  ScanJson(text);
   bool ends = end != MarkerScanner::kNone;
-  if (ends && is_json_ && EndsInString(value_)) {
-    value_ += scanner_.found();
+  if (ends && (is_json_ || streams_ == Streams::kJson) && InJsonString()) {
+    ScanJson(scanner_.found());
+    text += scanner_.found();
     ends = false;
   }
-  TakeValue(out);
-  if (!ends) return CallState::kTaken;
+  const bool fits = ends ? json_state_ == JsonScanner::State::kDone : json_state_ != JsonScanner::State::kMalformed;
+  if (streams_ == Streams::kJson && !fits) return CallState::kMalformed;
+  value_ += text;
+  TakeValue(ends, out);
+  // What the scanner holds of a list or an object may turn out to be none of it.
+  if (!ends) return streams_ == Streams::kJson && text.empty() ? CallState::kHeld : CallState::kTaken;
   EndValue(out);
   if (end == kCallEnds) return KeyOpenOrEnd(false, out);
   if (end == kKeyOpens) {
@@ -187,16 +204,40 @@ CallState TaggedCallReader::Value(char c, AnswerWriter& out) {
   return CallState::kTaken;
 }
 
-// What is too long to be held until its type is known is a string.
-void TaggedCallReader::TakeValue(AnswerWriter& out) {
-  if (!streamed_ && value_.size() > AnswerParser::kMostHeldBytes) {
-    streamed_ = true;
-    out.Arguments("\"");
+void TaggedCallReader::ScanJson(std::string_view text) {
+  if ((types_ & kJsonString) != 0) return;
+  for (const char c : text) {
+    if (json_state_ == JsonScanner::State::kMore) {
+      json_state_ = json_.Put(c);
+    } else if (!IsMarkerSpace(c)) {
+      json_state_ = JsonScanner::State::kMalformed;
+    }
   }
-  if (streamed_) out.Arguments(EscapedForJson(std::exchange(value_, {})));
 }
 
-void TaggedCallReader::EndValue(AnswerWriter& out) { out.Arguments(streamed_ ? "\"" : JsonOfText(value_, types_)); }
+// A list or an object, where the value may be one.
+bool TaggedCallReader::BeginsJson() const {
+  if ((types_ & kJsonString) != 0 || json_state_ == JsonScanner::State::kMalformed) return false;
+  const size_t first = value_.find_first_not_of(" \t\n\r");
+  if (first == std::string::npos) return false;
+  return (value_[first] == '[' && (types_ & kJsonArray) != 0) || (value_[first] == '{' && (types_ & kJsonObject) != 0);
+}
+
+// What is too long to be held until its type is known is a list or an object that goes on, or else a string.
+void TaggedCallReader::TakeValue(bool ends, AnswerWriter& out) {
+  if (streams_ == Streams::kNot && !ends && value_.size() > AnswerParser::kMostHeldBytes) {
+    streams_ = BeginsJson() ? Streams::kJson : Streams::kString;
+    if (streams_ == Streams::kString) out.Arguments("\"");
+  }
+  if (streams_ == Streams::kNot) return;
+  const std::string text = std::exchange(value_, {});
+  out.Arguments(streams_ == Streams::kString ? EscapedForJson(text) : text);
+}
+
+void TaggedCallReader::EndValue(AnswerWriter& out) {
+  if (streams_ == Streams::kNot) out.Arguments(JsonOfText(value_, types_));
+  if (streams_ == Streams::kString) out.Arguments("\"");
+}
 
 }  // namespace
 

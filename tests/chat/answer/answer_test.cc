@@ -129,6 +129,26 @@ TEST(Answer, ALongValueOfUnknownTypeIsAString) {
             "call(get_weather, , {\"days\": \"" + filler + "\"})");
 }
 
+TEST(Answer, ALongListOrObjectIsHandedOutAsItComes) {
+  const auto says = [](const std::string& value) {
+    return Shown(
+        Parsed({"qwen-xml", "", ""}, "<function=get_weather>\n<parameter=list>\n" + value + "\n</parameter>\n</function>"));
+  };
+  const std::string begun = "[\"" + std::string(2 * AnswerParser::kMostHeldBytes, 'x');
+  const std::string whole = begun + "</parameter>\\\"\",\n  {\"a\": 1}]";
+  EXPECT_EQ(says(whole), "call(get_weather, , {\"list\": " + whole + "})");
+  EXPECT_EQ(says(begun + "\", oops]"),
+            "call(get_weather, , {\"list\": " + begun + "\", ) text(oops]\n</parameter>\n</function>)");
+  EXPECT_EQ(says(begun + "\", [1]"), "call(get_weather, , {\"list\": " + begun + "\", [1]) text(\n</parameter>\n</function>)");
+
+  const auto parser = FormatNamed("glm").make({false, Tools()});
+  std::vector<AnswerPart> parts;
+  parser->Add("<tool_call>get_weather<arg_key>list</arg_key><arg_value>" + begun + "\", </arg", parts);
+  EXPECT_EQ(Shown(parts), "call(get_weather, , {\"list\": " + begun + "\", )");
+  parser->End(parts);
+  EXPECT_EQ(Shown(parts), "call(get_weather, , {\"list\": " + begun + "\", )");
+}
+
 TEST(AnswerFormat, IsRecognisedFromWhatTemplatesSay) {
   const std::pair<std::string_view, std::string_view> kTemplates[] = {
       {"{{- '<tool_call>\\n{\"name\": \"' }} <think>", "hermes"},
