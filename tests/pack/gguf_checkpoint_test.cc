@@ -48,6 +48,15 @@ TEST(GgufCheckpointTest, MessagesOfSolarOpenDoNotEndItsTurn) {
   EXPECT_EQ(opened.plan->spec.eos, (std::vector<TokenId>{TokenId(0), TokenId(5)}));
 }
 
+TEST(GgufCheckpointTest, CallsOfGemmaEndItsTurn) {
+  TestGguf file = Tiny();
+  file.Remove("tokenizer.ggml.tokens");
+  file.Strings("tokenizer.ggml.tokens", {"<turn|>", "a", "b", "ab", "<|tool_response>", "<eos>"});
+  const Opened opened(file);
+  ASSERT_TRUE(opened.plan.ok()) << opened.error();
+  EXPECT_EQ(opened.plan->spec.eos, (std::vector<TokenId>{TokenId(0), TokenId(4), TokenId(5)}));
+}
+
 // As llama.cpp's converter writes Mixtral's architecture; Llama 3.1's frequencies are a tensor there.
 TEST(GgufCheckpointTest, FrequenciesOfLlamaMayBeDivided) {
   TestGguf file = Tiny();

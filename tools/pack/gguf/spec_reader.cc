@@ -30,11 +30,10 @@ constexpr int kNoGating = 0, kSoftmaxGating = 1, kSigmoidGating = 2;
 
 // Tokens by which models end their turn, whatever the metadata's own keys say of them.
 constexpr std::string_view kEndTexts[] = {
-    "<|eot_id|>",    "<|im_end|>", "<|end|>",       "<|return|>", "<|call|>",
-    "<end_of_turn>", "<turn|>",    "<|endoftext|>", "<|eom_id|>", "<|end_of_text|>",
-    "<EOT>",         "_<EOT>",     "[EOT]",         "[EOS]",      "<｜end▁of▁sentence｜>",
-    "<|flush|>",     "<|calls|>",
-};
+    "<|eot_id|>",    "<|im_end|>", "<|end|>",       "<|return|>",      "<|call|>",
+    "<end_of_turn>", "<turn|>",    "<|endoftext|>", "<|eom_id|>",      "<|end_of_text|>",
+    "<EOT>",         "_<EOT>",     "[EOT]",         "[EOS]",           "<｜end▁of▁sentence｜>",
+    "<|flush|>",     "<|calls|>",  "<eos>",         "<|tool_response>"};
 
 }  // namespace
 
