@@ -36,8 +36,8 @@ absl::StatusOr<grammar::Syntax> TaggedCalls(const Calls& calls) {
   return TaggedCallSyntax(calls, syntax, name_opened);
 }
 template <const SectionSyntax& syntax>
-std::unique_ptr<CallReader> Section(const ToolSchemas&) {
-  return MakeSectionReader(syntax);
+std::unique_ptr<CallReader> Section(const ToolSchemas& tools) {
+  return MakeSectionReader(syntax, tools);
 }
 template <const SectionSyntax& syntax>
 absl::StatusOr<grammar::Syntax> SectionCalls(const Calls& calls) {

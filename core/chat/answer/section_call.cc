@@ -12,9 +12,24 @@ namespace {
 constexpr std::string_view kFence = "```";
 constexpr std::string_view kJsonFence = "```json";
 
+// Models slip: functions_f_0, functionsf:0, f_0.
+std::string_view NameInId(std::string_view id, const ToolSchemas& tools) {
+  constexpr std::string_view kKind = "functions", kPrefix = "functions.", kDigits = "0123456789";
+  std::string_view name = id.substr(0, id.rfind(':'));
+  if (name.starts_with(kPrefix)) name.remove_prefix(kPrefix.size());
+  if (tools.Has(name)) return name;
+  std::string_view other = id;
+  if (other.starts_with(kKind)) other.remove_prefix(kKind.size());
+  if (other.starts_with('.') || other.starts_with('_') || other.starts_with('/')) other.remove_prefix(1);
+  other = other.substr(0, other.find_last_not_of(kDigits) + 1);
+  if (other.ends_with(':') || other.ends_with('_')) other.remove_suffix(1);
+  return tools.Has(other) ? other : name;
+}
+
 class SectionReader final : public CallReader {
  public:
-  explicit SectionReader(const SectionSyntax& syntax) : syntax_(syntax), choice_({syntax.call_open}) {}
+  SectionReader(const SectionSyntax& syntax, const ToolSchemas& tools)
+      : syntax_(syntax), tools_(tools), choice_({syntax.call_open}) {}
   CallState Put(char c, AnswerWriter& out) override;
 
  private:
@@ -43,6 +58,7 @@ class SectionReader final : public CallReader {
   CallState Arguments(char c, AnswerWriter& out);
 
   const SectionSyntax& syntax_;
+  const ToolSchemas tools_;
   At at_ = At::kBetween;
   Choice choice_;
   JsonScanner scanner_;
@@ -120,9 +136,7 @@ CallState SectionReader::BeginArguments(char c, AnswerWriter& out) {
   }
   if (syntax_.names_are_ids) {
     id_ = name_;
-    name_ = name_.substr(0, name_.rfind(':'));
-    constexpr std::string_view kPrefix = "functions.";
-    if (name_.compare(0, kPrefix.size(), kPrefix) == 0) name_.erase(0, kPrefix.size());
+    name_ = NameInId(id_, tools_);
   }
   out.BeginCall(name_, id_);
   scanner_ = JsonScanner();
@@ -140,6 +154,8 @@ CallState SectionReader::Arguments(char c, AnswerWriter& out) {
 
 }  // namespace
 
-std::unique_ptr<CallReader> MakeSectionReader(const SectionSyntax& syntax) { return std::make_unique<SectionReader>(syntax); }
+std::unique_ptr<CallReader> MakeSectionReader(const SectionSyntax& syntax, const ToolSchemas& tools) {
+  return std::make_unique<SectionReader>(syntax, tools);
+}
 
 }  // namespace moed::chat

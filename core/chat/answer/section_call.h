@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "core/chat/answer/call_reader.h"
+#include "core/chat/answer/tool_schemas.h"
 
 namespace moed::chat {
 
@@ -21,6 +22,6 @@ struct SectionSyntax {
   bool ends_answer = false;  // section_close may be the token that ends the answer, which is no part of it
 };
 
-std::unique_ptr<CallReader> MakeSectionReader(const SectionSyntax& syntax);
+std::unique_ptr<CallReader> MakeSectionReader(const SectionSyntax& syntax, const ToolSchemas& tools);
 
 }  // namespace moed::chat

@@ -129,6 +129,14 @@ const std::vector<Golden>& Goldens() {
        "reasoning(why) text(I look.) call(get_weather, functions.get_weather:0, {\"place\": \"A\"}) call(clock, "
        "functions.clock:1, {})"},
 
+      {"kimi",
+       "<|tool_calls_section_begin|><|tool_call_begin|>functions_get_weather_0<|tool_call_argument_begin|>{}<|tool_call_end|>"
+       "<|tool_call_begin|>functionsclock:1<|tool_call_argument_begin|>{}<|tool_call_end|>"
+       "<|tool_call_begin|>clock_2<|tool_call_argument_begin|>{}<|tool_call_end|>"
+       "<|tool_call_begin|>functions_nobody_3<|tool_call_argument_begin|>{}<|tool_call_end|><|tool_calls_section_end|>",
+       "call(get_weather, functions_get_weather_0, {}) call(clock, functionsclock:1, {}) call(clock, clock_2, {}) "
+       "call(functions_nobody_3, functions_nobody_3, {})"},
+
       {"mistral",
        "[TOOL_CALLS][{\"name\": \"get_weather\", \"arguments\": {\"place\": \"A\"}, \"id\": \"abcdefghi\"}, {\"name\": "
        "\"clock\", "
