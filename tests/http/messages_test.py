@@ -140,6 +140,19 @@ class MessagesTest(ConversationTest):
             counted = self.client.messages.count_tokens(model=MODEL, messages=MESSAGES, system=system).input_tokens
             self.assertGreater(counted, plain)
 
+    def test_the_system_may_speak_among_the_messages(self) -> None:
+        def turns(content: Any) -> list[Any]:
+            return [*MESSAGES, {"role": "system", "content": content}]
+
+        blocks = [{"type": "text", "text": text, "cache_control": {"type": "ephemeral"}} for text in ("Be brief.", "Be kind.")]
+        answer = self.ask(turns("Be brief.\nBe kind."), system="You tell tales.")
+        self.assertEqual(self.ask(turns(blocks), system="You tell tales.").content, answer.content)
+        counts = [
+            self.client.messages.count_tokens(model=MODEL, messages=messages).input_tokens
+            for messages in (MESSAGES, turns("Be brief."), turns(blocks))
+        ]
+        self.assertEqual(counts, sorted(set(counts)))
+
     def test_what_changes_nothing_is_taken(self) -> None:
         redacted = {"type": "redacted_thinking", "data": "x"}
 
@@ -181,6 +194,8 @@ class MessagesTest(ConversationTest):
             ({"output_config": {"format": held}, "extra_body": {"output_format": held}}, "output_format"),
             ({"messages": [{"role": "user", "content": [image]}]}, "messages[0].content[0].type"),
             ({"messages": [{"role": "king", "content": "x"}]}, "messages[0].role"),
+            ({"messages": [{"role": "system", "content": [{"type": "tool_result", "tool_use_id": "1"}]}]},
+             "messages[0].content[0].type"),
             ({"messages": [*MESSAGES, {"role": "assistant", "content": "It"}]}, "messages"),
             ({"tools": [{"type": "web_search_20250305", "name": "web_search"}]}, "tools[0].type"),
             ({"tool_choice": {"type": "any"}}, "tool_choice.type"),

@@ -70,6 +70,14 @@ constexpr BlockRow kOfAssistant[] = {kTextAlone[0],
 // Names of calls by their ids, of the first one that has it.
 using CallNames = absl::flat_hash_map<std::string, std::string>;
 
+// The blocks that messages of a role may have; none where there is no such role.
+std::span<const BlockRow> BlocksOf(std::string_view role) {
+  if (role == "user") return kOfUser;
+  if (role == "assistant") return kOfAssistant;
+  if (role == "system") return kTextAlone;
+  return {};
+}
+
 // A conversation while it is read.
 struct Conversation {
   ChatRequest& request;
@@ -94,7 +102,7 @@ void AddUserBlock(Block block, Conversation& conversation, ChatMessage*& open) {
   open->add_content()->set_text(std::move(block.text));
 }
 
-void AddAssistantBlock(Block block, CallNames& names, ChatMessage& message) {
+void AddBlock(Block block, CallNames& names, ChatMessage& message) {
   if (block.type == "text") {
     message.add_content()->set_text(std::move(block.text));
   } else if (block.type == "thinking") {
@@ -121,11 +129,11 @@ absl::Status ReadContent(const Json& content, const std::string& role, Conversat
   }
   return ReadElements(content, [&](const Json& element) -> absl::Status {
     Block block;
-    MOED_RETURN_IF_ERROR(ReadTyped(element, of_user ? std::span<const BlockRow>(kOfUser) : kOfAssistant, block));
+    MOED_RETURN_IF_ERROR(ReadTyped(element, BlocksOf(role), block));
     if (of_user) {
       AddUserBlock(std::move(block), conversation, open);
     } else {
-      AddAssistantBlock(std::move(block), conversation.names, *open);
+      AddBlock(std::move(block), conversation.names, *open);
     }
     return absl::OkStatus();
   });
@@ -146,7 +154,7 @@ absl::Status ReadMessage(const Json& json, Conversation& conversation) {
                                                 return absl::OkStatus();
                                               }}};
   MOED_RETURN_IF_ERROR(ReadMembers(json, kMessage, message));
-  if (message.role != "user" && message.role != "assistant") return InvalidArgument(".role: allowed are user and assistant");
+  if (BlocksOf(message.role).empty()) return InvalidArgument(".role: allowed are user, assistant and system");
   if (message.content == nullptr) return InvalidArgument(".content: missing");
   return InParameter(".content", ReadContent(*message.content, message.role, conversation));
 }
