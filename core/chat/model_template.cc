@@ -15,7 +15,6 @@ constexpr Limits kLimitsOfTrial = {.steps = 1'000'000, .output_bytes = 1 << 18, 
 constexpr std::string_view kArgument = "moed_argument";
 constexpr std::string_view kArguments = R"({"moed_argument": "x"})";
 constexpr std::string_view kSaid = "moed_said";
-constexpr std::string_view kSaidBySystem = "moed_system";
 
 Value DictOf(std::initializer_list<std::pair<const char*, Value>> items) {
   std::vector<Dict::Entry> entries;
@@ -39,7 +38,7 @@ absl::StatusOr<ModelTemplate> ModelTemplate::Parse(std::string_view source, std:
   if (!tokens.is(Kind::kDict)) return InvalidArgument("the names of tokens are ", TypeName(tokens), ", expected a dict");
   ModelTemplate made(std::move(parsed), std::move(tokens));
   // What shows any role, and says no word of this one, was not taught it.
-  if (source.find("developer") != std::string_view::npos) made.developer_form_ = made.TryDevelopers();
+  made.system_form_ = made.TrySystem(/*speaks_of_developers=*/source.find("developer") != std::string_view::npos);
   constexpr CallForm kForms[] = {{}, {.content_is_none = true}, {.arguments_are_text = true}, {true, true}};
   const auto shown = std::ranges::find_if(kForms, [&](const CallForm& form) { return made.Shows(form); });
   if (shown != std::end(kForms)) made.call_form_ = *shown;
@@ -55,11 +54,24 @@ absl::StatusOr<std::string> ModelTemplate::Try(std::vector<Value> messages, Valu
   return std::move(rendered.text);
 }
 
-DeveloperForm ModelTemplate::TryDevelopers() const {
-  const Value user = Said("user", "hi"), developer = Said("developer", kSaid);
-  const auto both = Try({Said("system", kSaidBySystem), developer, user});
-  return {.known = Contains(Try({developer, user}), kSaid),
-          .leads_alone = !Contains(both, kSaid) || !Contains(both, kSaidBySystem)};
+bool ModelTemplate::ShowsAll(std::initializer_list<const char*> roles) const {
+  std::vector<Value> messages;
+  for (const char* role : roles) messages.push_back(Said(role, StrCat(kSaid, messages.size())));
+  const auto text = Try(messages);
+  for (size_t i = 0; i < messages.size(); ++i) {
+    if (!Contains(text, StrCat(kSaid, i))) return false;
+  }
+  return true;
+}
+
+SystemForm ModelTemplate::TrySystem(bool speaks_of_developers) const {
+  SystemForm form;
+  if (!ShowsAll({"user"})) return form;  // trying shows nothing of such a template
+  form.knows_developers = speaks_of_developers && ShowsAll({"developer", "user"});
+  form.leads_alone = !ShowsAll({"system", form.knows_developers ? "developer" : "system", "user"});
+  form.later_is_user = !ShowsAll({"system", "user", "system", "assistant", "system", "user"});
+  form.users_alternate = !ShowsAll({"user", "user"});
+  return form;
 }
 
 absl::StatusOr<std::string> ModelTemplate::TryCall(const CallForm& form, std::string_view reasoning,

@@ -1,6 +1,7 @@
 // The chat template of a model, with what it is told of the model's tokenizer.
 #pragma once
 
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,10 +22,12 @@ struct CallForm {
   bool text_joins_reasoning = false;  // beside calls, where the template refuses to have both
 };
 
-// What a template makes of messages of developers; found out by trying.
-struct DeveloperForm {
-  bool known = false;       // the role; else such a message is the system's
-  bool leads_alone = true;  // one message of the system or of a developer has a place at the conversation's beginning
+// Where a template has a place for what the system and developers say; found out by trying.
+struct SystemForm {
+  bool knows_developers = false;  // the role; else such a message is the system's
+  bool leads_alone = false;       // one such message has a place at the conversation's beginning
+  bool later_is_user = false;     // such a message has no place after others, unless a user says it
+  bool users_alternate = false;   // two messages of users have no place beside each other
 };
 
 // Immutable, thread-safe.
@@ -34,7 +37,7 @@ class ModelTemplate {
   static absl::StatusOr<ModelTemplate> Parse(std::string_view source, std::string_view named_tokens);
 
   const CallForm& call_form() const { return call_form_; }
-  const DeveloperForm& developer_form() const { return developer_form_; }
+  const SystemForm& system_form() const { return system_form_; }
 
   // `conversation`: what the template may name beside the tokens, which it may name anew. Errors as Template::Render.
   absl::StatusOr<MarkedText> Render(const std::vector<Dict::Entry>& conversation, const RenderOptions& options) const;
@@ -47,14 +50,16 @@ class ModelTemplate {
   bool Shows(const CallForm& form) const;
   // Whether such a message cannot have both, and shows the text where the reasoning has it.
   bool TextJoinsReasoning(const CallForm& form) const;
-  DeveloperForm TryDevelopers() const;
+  // Whether all is shown that these say in turn.
+  bool ShowsAll(std::initializer_list<const char*> roles) const;
+  SystemForm TrySystem(bool speaks_of_developers) const;
 
   ModelTemplate(Template parsed, Value named_tokens) : template_(std::move(parsed)), named_tokens_(std::move(named_tokens)) {}
 
   Template template_;
   Value named_tokens_;  // a dict
   CallForm call_form_;
-  DeveloperForm developer_form_;
+  SystemForm system_form_;
 };
 
 }  // namespace moed::chat

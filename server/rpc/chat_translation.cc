@@ -15,6 +15,7 @@
 #include "core/chat/error.h"
 #include "core/chat/json.h"
 #include "core/grammar/grammar.h"
+#include "server/rpc/system_messages.h"
 #include "server/wire/error_details.h"
 
 namespace moed {
@@ -24,9 +25,7 @@ using chat::Dict;
 using chat::Kind;
 using chat::Value;
 
-constexpr std::string_view kSystem = "system";
-constexpr std::string_view kDeveloper = "developer";
-constexpr std::string_view kRoles[] = {kSystem, kDeveloper, "user", "assistant", "tool"};
+constexpr std::string_view kRoles[] = {"system", "developer", "user", "assistant", "tool"};
 // What the conversation itself says.
 constexpr std::string_view kReservedVariables[] = {"messages", "tools", "add_generation_prompt"};
 
@@ -105,30 +104,10 @@ class ConversationBuilder {
   Value Messages(google::protobuf::RepeatedPtrField<moe::v1::ChatMessage>& messages) {
     if (messages.empty()) errors_.Add("messages", "empty, at least one is needed");
     std::vector<Value> list;
-    const int first = LeadWithOne(messages);
-    for (int i = first; i < messages.size() && !full_; ++i) Append(list, Message(StrCat("messages[", i, "]"), messages[i]));
+    for (const int i : PlaceSystemMessages(model_.system_form(), messages)) {
+      if (!full_) Append(list, Message(StrCat("messages[", i, "]"), messages[i]));
+    }
     return chat::MakeList(std::move(list));
-  }
-
-  // Where developers are among the messages of the system that lead, and the template has a place for one of these only, all
-  // become the last of them, whose index is returned.
-  int LeadWithOne(google::protobuf::RepeatedPtrField<moe::v1::ChatMessage>& messages) const {
-    const chat::DeveloperForm& form = model_.developer_form();
-    const std::string_view role = form.known ? kDeveloper : kSystem;
-    const auto is_developer = [](const auto& message) { return message.role() == kDeveloper; };
-    const auto rest = std::find_if_not(messages.begin(), messages.end(),
-                                       [&](const auto& message) { return is_developer(message) || message.role() == kSystem; });
-    const bool joins = form.leads_alone && std::any_of(messages.begin(), rest, is_developer);
-    const int last = joins ? static_cast<int>(rest - messages.begin()) - 1 : 0;
-    if (joins) messages[last].set_role(kDeveloper.data(), kDeveloper.size());
-    for (moe::v1::ChatMessage& message : messages) {
-      if (is_developer(message)) message.set_role(role.data(), role.size());
-    }
-    for (int i = 0; i < last; ++i) {
-      messages[i].mutable_content()->MergeFrom(messages[i + 1].content());
-      messages[i].mutable_content()->Swap(messages[i + 1].mutable_content());
-    }
-    return last;
   }
 
   Value Message(const std::string& field, moe::v1::ChatMessage& message) {

@@ -40,7 +40,30 @@ def lines(text: str) -> list[str]:
     return text.rstrip("\n").split("\n")
 
 
+def outcomes(cases: str) -> str:
+    program = os.path.join(options.build, "tests", "render_cases")
+    return subprocess.run([program], input=cases, capture_output=True, text=True, check=True).stdout
+
+
+# Where the system may speak: (developers are known, one message leads alone, a later one is a user's, users alternate)
+SYSTEM_FORMS = {
+    "openai-gpt-oss-120b": (True, True, True, False),
+    "Qwen3.5-4B": (False, True, True, False),
+    "mistralai-Ministral-3-14B-Reasoning-2512": (False, True, True, True),
+    "Qwen-Qwen3-0.6B": (False, False, False, False),
+}
+
+
 class ParityTest(unittest.TestCase):
+    def test_where_the_system_may_speak_is_found_out(self) -> None:
+        folder = Path(options.build) / "chat_parity"
+        folder.mkdir(parents=True, exist_ok=True)
+        files = {file.stem: file for file in real_templates(folder, python_with(folder, REQUIREMENTS))}
+        found = outcomes("".join(json.dumps({"file": str(files[name])}) + "\n" for name in SYSTEM_FORMS))
+        names = ("knows_developers", "leads_alone", "later_is_user", "users_alternate")
+        forms = [tuple(json.loads(line)[name] for name in names) for line in lines(found)]
+        self.assertEqual(dict(zip(SYSTEM_FORMS, forms, strict=True)), SYSTEM_FORMS)
+
     def test_real_templates_render_as_in_python(self) -> None:
         folder = Path(options.build) / "chat_parity"
         folder.mkdir(parents=True, exist_ok=True)
@@ -50,9 +73,7 @@ class ParityTest(unittest.TestCase):
         cases = subprocess.run(
             [python, "-B", "-m", "tests.chat.parity_cases", *map(str, templates)], capture_output=True, text=True, check=True
         ).stdout
-        rendered = subprocess.run(
-            [os.path.join(options.build, "tests", "render_cases")], input=cases, capture_output=True, text=True, check=True
-        ).stdout
+        rendered = outcomes(cases)
         different = []
         pairs = list(zip(lines(cases), lines(rendered), strict=True))
         for case_line, rendered_line in pairs:

@@ -135,6 +135,17 @@ TEST(ChatTest, TextJoinsTheReasoningWhereTheTemplateRefusesBothBesideACall) {
   EXPECT_THAT(ChatServer(drops).Prompt(request), HasSubstr("messages: not both")) << "nothing is lost in silence";
 }
 
+// Each says its number.
+ChatRequest Conversation(std::initializer_list<const char*> roles) {
+  ChatRequest request;
+  for (const char* role : roles) {
+    auto& message = *request.add_messages();
+    message.set_role(role);
+    message.add_content()->set_text(std::to_string(request.messages_size()));
+  }
+  return request;
+}
+
 TEST(ChatTest, DevelopersAreTheSystemUnlessTheTemplateShowsThem) {
   const std::string shown = "{% for m in messages %}[{{ m.role }} {{ m.content }}]{% endfor %}";
   const std::string system_only = "{% for m in messages if m.role != 'developer' %}[{{ m.role }} {{ m.content }}]{% endfor %}";
@@ -142,27 +153,52 @@ TEST(ChatTest, DevelopersAreTheSystemUnlessTheTemplateShowsThem) {
       "{% for m in messages %}{% if loop.first or m.role not in ('system', 'developer') %}[{{ m.role }} {{ m.content }}]"
       "{% endif %}{% endfor %}";
   ChatServer plain(shown), knowing(shown + "{% set developer_role = 1 %}"), speaking(system_only), leading(first_only);
-  const auto conversation = [](std::initializer_list<const char*> roles) {
-    ChatRequest request;
-    for (const char* role : roles) {
-      auto& message = *request.add_messages();
-      message.set_role(role);
-      message.add_content()->set_text(std::to_string(request.messages_size()));
-    }
-    return request;
-  };
-  const ChatRequest one = conversation({"developer", "user", "developer"});
+  const ChatRequest one = Conversation({"developer", "user", "developer"});
   EXPECT_EQ(plain.Prompt(one), "[system 1][user 2][system 3]");
   EXPECT_EQ(knowing.Prompt(one), "[developer 1][user 2][developer 3]");
-  EXPECT_EQ(plain.Prompt(conversation({"system", "developer", "developer", "user"})), "[system 1\n2\n3][user 4]");
-  EXPECT_EQ(plain.Prompt(conversation({"system", "system", "user"})), "[system 1][system 2][user 3]");
-  EXPECT_EQ(knowing.Prompt(conversation({"system", "developer", "user"})), "[system 1][developer 2][user 3]");
+  EXPECT_EQ(plain.Prompt(Conversation({"system", "developer", "developer", "user"})), "[system 1][system 2][system 3][user 4]");
+  EXPECT_EQ(plain.Prompt(Conversation({"system", "system", "user"})), "[system 1][system 2][user 3]");
+  EXPECT_EQ(knowing.Prompt(Conversation({"system", "developer", "user"})), "[system 1][developer 2][user 3]");
   EXPECT_EQ(speaking.Prompt(one), "[system 1][user 2][system 3]");
-  EXPECT_EQ(speaking.Prompt(conversation({"system", "developer", "user"})), "[system 1\n2][user 3]");
-  EXPECT_EQ(leading.Prompt(conversation({"developer", "user"})), "[developer 1][user 2]");
-  EXPECT_EQ(leading.Prompt(conversation({"system", "developer", "user"})), "[developer 1\n2][user 3]");
-  EXPECT_EQ(leading.Prompt(conversation({"developer", "system", "user"})), "[developer 1\n2][user 3]");
-  EXPECT_EQ(leading.Prompt(conversation({"system", "user"})), "[system 1][user 2]");
+  EXPECT_EQ(speaking.Prompt(Conversation({"system", "developer", "user"})), "[system 1][system 2][user 3]");
+  EXPECT_EQ(leading.Prompt(Conversation({"developer", "user"})), "[developer 1][user 2]");
+  EXPECT_EQ(leading.Prompt(Conversation({"system", "developer", "user"})), "[developer 1\n2][user 3]");
+  EXPECT_EQ(leading.Prompt(Conversation({"developer", "system", "user"})), "[developer 1\n2][user 3]");
+  EXPECT_EQ(leading.Prompt(Conversation({"system", "system", "user"})), "[system 1\n2][user 3]");
+  EXPECT_EQ(leading.Prompt(Conversation({"system", "user"})), "[system 1][user 2]");
+}
+
+// As the templates of gpt-oss and Qwen3.5 have it: one drops what the system says later on, the other refuses it.
+TEST(ChatTest, WhatTheSystemSaysLaterIsAUsersWhereTheTemplateHasNoPlaceForIt) {
+  const std::string first = "{% for m in messages %}{% if loop.first or m.role != 'system' %}[{{ m.role }} {{ m.content }}]";
+  ChatServer dropping(first + "{% endif %}{% endfor %}");
+  ChatServer refusing(first + "{% else %}{{ raise_exception('not at the beginning') }}{% endif %}{% endfor %}");
+  for (ChatServer* chat : {&dropping, &refusing}) {
+    EXPECT_EQ(chat->Prompt(Conversation({"system", "user", "system", "user"})), "[system 1][user 2][user 3][user 4]");
+    EXPECT_EQ(chat->Prompt(Conversation({"user", "assistant", "developer"})), "[user 1][assistant 2][user 3]");
+    EXPECT_EQ(chat->Prompt(Conversation({"user", "tool", "system", "assistant"})), "[user 1][tool 2][user 3][assistant 4]");
+    EXPECT_EQ(chat->Prompt(Conversation({"system", "system", "user"})), "[system 1\n2][user 3]");
+  }
+  ChatServer showing("{% for m in messages %}[{{ m.role }} {{ m.content }}]{% endfor %}");
+  EXPECT_EQ(showing.Prompt(Conversation({"system", "user", "system", "user"})), "[system 1][user 2][system 3][user 4]");
+}
+
+// As Ministral's template has it.
+TEST(ChatTest, WhatTheSystemSaysLaterJoinsItsNeighbourWhereUsersAlternate) {
+  ChatServer chat(
+      "{% set said = namespace(user=false) %}{% for m in messages %}"
+      "{% if m.role == 'system' and not loop.first %}{{ raise_exception('no place') }}{% endif %}"
+      "{% if m.role in ('user', 'assistant') %}{% if (m.role == 'user') == said.user %}{{ raise_exception('must alternate') }}"
+      "{% endif %}{% set said.user = not said.user %}{% endif %}[{{ m.role }} {{ m.content }}]{% endfor %}");
+  const auto prompt = [&](std::initializer_list<const char*> roles) { return chat.Prompt(Conversation(roles)); };
+  EXPECT_EQ(prompt({"system", "user", "system"}), "[system 1][user 2\n3]");
+  EXPECT_EQ(prompt({"user", "system", "assistant", "user"}), "[user 1\n2][assistant 3][user 4]");
+  EXPECT_EQ(prompt({"user", "assistant", "system", "system", "user"}), "[user 1][assistant 2][user 3\n4\n5]");
+  EXPECT_EQ(prompt({"system", "user", "system", "user"}), "[system 1][user 2\n3\n4]");
+  EXPECT_EQ(prompt({"user", "assistant", "system", "assistant"}), "[user 1][assistant 2][user 3][assistant 4]");
+  EXPECT_EQ(prompt({"user", "tool", "system", "system", "assistant"}), "[user 1][tool 2\n3\n4][assistant 5]");
+  EXPECT_THAT(prompt({"user", "user", "assistant"}), HasSubstr("must alternate")) << "users' own messages stay apart";
+  EXPECT_THAT(prompt({"user", "system", "king"}), HasSubstr("messages[2].role: "));
 }
 
 // Whatever a user writes, only the template makes special tokens.
