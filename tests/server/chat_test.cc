@@ -181,6 +181,11 @@ TEST(ChatTest, WhatTheSystemSaysLaterIsAUsersWhereTheTemplateHasNoPlaceForIt) {
   }
   ChatServer showing("{% for m in messages %}[{{ m.role }} {{ m.content }}]{% endfor %}");
   EXPECT_EQ(showing.Prompt(Conversation({"system", "user", "system", "user"})), "[system 1][user 2][system 3][user 4]");
+  const std::string needing = "{% if not asked %}{{ raise_exception('not asked') }}{% endif %}";
+  ChatServer untried(needing + "{% for m in messages %}[{{ m.role }} {{ m.content }}]{% endfor %}");
+  ChatRequest asked = Conversation({"system", "user", "system", "user"});
+  asked.set_template_variables(R"({"asked": true})");
+  EXPECT_EQ(untried.Prompt(asked), "[system 1][user 2][system 3][user 4]") << "trying says nothing of it";
 }
 
 // As Ministral's template has it.
