@@ -29,6 +29,7 @@ void ReadDeltaNet(ConfigReader& config, ModelSpec& spec) {
                     .value_dim = config.Int("linear_value_head_dim", 1, 1024),
                     .taps = config.Int("linear_conv_kernel_dim", 2, kMostTaps)};
   config.Only("mamba_ssm_dtype", {"float32"});
+  config.Only("output_gate_type", {"silu", "swish"});
 }
 
 void ReadGatedModel(ConfigReader& config, ModelSpec& spec) {

@@ -124,8 +124,8 @@ absl::StatusOr<ModelSpec> ReadSeeingSpec(std::string_view config_json, std::stri
   const std::string type = config.String("model_type");
   if (type != kWhole) return ReadSeeing(std::move(config), type, generation_config);
   const bool tied = config.BoolOr("tie_word_embeddings", true);
-  config.Known({"image_end_token_id", "image_start_token_id", "image_token_id", "video_end_token_id", "video_start_token_id",
-                "video_token_id", "vision_config"});
+  config.Known({"bos_token_id", "eos_token_id", "image_end_token_id", "image_start_token_id", "image_token_id",
+                "video_end_token_id", "video_start_token_id", "video_token_id", "vision_config"});
   MOED_ASSIGN_OR_RETURN(ConfigReader text, config.Object("text_config"));
   MOED_RETURN_IF_ERROR(config.Finish());
   text.Only("tie_word_embeddings", {tied});

@@ -38,8 +38,8 @@ absl::StatusOr<ModelSpec> ReadSpec(std::string_view config_json, std::string_vie
   if (config.String("model_type") != kWhole) return ReadText(std::move(config), std::nullopt, generation_config);
   std::optional<bool> tied;
   if (config.Has("tie_word_embeddings")) tied = config.BoolOr("tie_word_embeddings", false);
-  config.Known({"image_token_id", "image_token_index", "multimodal_projector_bias", "projector_hidden_act", "spatial_merge_size",
-                "tie_word_embeddings", "vision_config", "vision_feature_layer"});
+  config.Known({"bos_token_id", "eos_token_id", "image_token_id", "image_token_index", "multimodal_projector_bias",
+                "projector_hidden_act", "spatial_merge_size", "tie_word_embeddings", "vision_config", "vision_feature_layer"});
   MOED_ASSIGN_OR_RETURN(ConfigReader text, config.Object("text_config"));
   MOED_RETURN_IF_ERROR(config.Finish());
   return ReadText(std::move(text), tied, generation_config);

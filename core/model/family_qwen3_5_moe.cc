@@ -31,7 +31,8 @@ absl::StatusOr<ModelSpec> ReadSpec(std::string_view config_json, std::string_vie
   MOED_ASSIGN_OR_RETURN(ConfigReader config, ConfigReader::Parse("config.json", config_json));
   if (config.String("model_type") != kWhole) return ReadText(std::move(config), std::nullopt, generation_config);
   const bool tied = config.BoolOr("tie_word_embeddings", false);
-  config.Known({"image_token_id", "video_token_id", "vision_config", "vision_end_token_id", "vision_start_token_id"});
+  config.Known({"bos_token_id", "eos_token_id", "image_token_id", "language_model_only", "video_token_id", "vision_config",
+                "vision_end_token_id", "vision_start_token_id"});
   MOED_ASSIGN_OR_RETURN(ConfigReader text, config.Object("text_config"));
   MOED_RETURN_IF_ERROR(config.Finish());
   return ReadText(std::move(text), tied, generation_config);

@@ -35,9 +35,9 @@ absl::StatusOr<ModelSpec> ReadText(ConfigReader config, std::optional<bool> tied
 
 // What a configuration says of pictures and sounds.
 void KnowOtherParts(ConfigReader& config) {
-  config.Known({"audio_config", "audio_end_token_id", "audio_start_token_id", "audio_token_id", "image_token_id",
-                "position_id_per_seconds", "seconds_per_chunk", "user_token_id", "video_token_id", "vision_config",
-                "vision_end_token_id", "vision_start_token_id"});
+  config.Known({"audio_config", "audio_end_token_id", "audio_start_token_id", "audio_token_id", "bos_token_id", "eos_token_id",
+                "image_token_id", "position_id_per_seconds", "seconds_per_chunk", "user_token_id", "video_token_id",
+                "vision_config", "vision_end_token_id", "vision_start_token_id"});
 }
 
 absl::StatusOr<ModelSpec> ReadWhole(ConfigReader config, std::string_view generation_config) {

@@ -116,6 +116,10 @@ TEST(QuantizationTest, ATextPartMaySayHowItIsQuantised) {
   config = json{{"quantization_config", AwqConfig(128)}, {"text_config", {{"quantization_config", AwqConfig(128)}}}}.dump();
   ASSERT_TRUE(TakeQuantization(config).ok()) << "as transformers saves it";
   EXPECT_EQ(config, R"({"text_config":{}})");
+  config =
+      json{{"quantization_config", AwqConfig(128)}, {"text_config", {{"quantization_config", Fp8Config({128, 128})}}}}.dump();
+  ASSERT_TRUE(TakeQuantization(config).ok()) << "of what it was made of";
+  EXPECT_EQ(config, R"({"text_config":{}})");
 }
 
 TEST(QuantizationTest, PartsOfAQuantisedMatrixAreItsNumbers) {
@@ -193,7 +197,8 @@ TEST(QuantizationTest, OtherMethodsAndVariantsAreRefusedByName) {
       {{{"bits", 4}}, {"known methods"}},
       {with(AwqConfig(128), "version", "gemv"), {"version", "gemv", "gemm"}},
       {with(AwqConfig(128), "bits", 8), {"bits", "8", "4"}},
-      {with(AwqConfig(128), "zero_point", false), {"zero_point"}},
+      {with(AwqConfig(128), "data_type", "fp"), {"data_type", "fp", "int"}},
+      {{{"bits", 4}, {"group_size", 64}, {"mode", "affine"}}, {"MLX"}},
       {with(AwqConfig(128), "rotation", true), {"rotation"}},
       {with(GptqConfig(128, "gptq"), "desc_act", true), {"desc_act"}},
       {GptqConfig(128, "marlin"), {"checkpoint_format", "marlin", "gptq_v2"}},
@@ -213,6 +218,34 @@ TEST(QuantizationTest, OtherMethodsAndVariantsAreRefusedByName) {
     EXPECT_THAT(found, HasSubstr("quantization_config"));
     for (const std::string& part : message) EXPECT_THAT(found, HasSubstr(part)) << quantization;
   }
+}
+
+TEST(QuantizationTest, WhatQuantizersSayOfTheirWayIsKnown) {
+  json awq = AwqConfig(128), gptq = GptqConfig(128, "gptq"), packed = CompressedConfig("pack-quantized", 4, "group", 32);
+  awq.update({{"checkpoint_format", "gemm"},
+              {"dynamic", nullptr},
+              {"lm_head", false},
+              {"meta", {{"quantizer", "gptqmodel"}}},
+              {"zero_point", false},
+              {"provider", "auto-round"},
+              {"data_type", "int"}});
+  gptq.update({{"autoround_version", "0.13.0"},
+               {"data_type", "int"},
+               {"enable_quanted_input", false},
+               {"iters", 0},
+               {"provider", "auto-round"}});
+  for (const std::string order : {"static", "weight"}) {
+    packed["config_groups"]["group_0"]["weights"]["actorder"] = order;
+    packed["provider"] = "auto-round";
+    for (const json& said : {awq, gptq, packed}) {
+      std::string config = json{{"quantization_config", said}}.dump();
+      const absl::Status taken = TakeQuantization(config).status();
+      EXPECT_TRUE(taken.ok()) << taken;
+    }
+  }
+  packed["config_groups"]["group_0"]["weights"]["actorder"] = "group";
+  std::string config = json{{"quantization_config", packed}}.dump();
+  EXPECT_THAT(std::string(TakeQuantization(config).status().message()), HasSubstr("actorder"));
 }
 
 TEST(QuantizationTest, Fp8AsQwen35SaysIt) {

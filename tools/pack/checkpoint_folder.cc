@@ -109,6 +109,10 @@ absl::Status Checkpoint::ReadTokenizer() {
   const bool whole = Exists(PathOf("tokenizer.json")), japanese = !whole && Exists(words) && Exists(emoji);
   if (!whole && !japanese && Exists(PathOf("spiece.model"))) return ReadSentencePiece();
   if (!whole && !japanese && Exists(PathOf(kTiktoken))) return ReadTiktoken();
+  if (!whole && !japanese && Exists(PathOf("vocab.json")) && Exists(PathOf("merges.txt"))) {
+    return NotFound(path_, " has no tokenizer.json, which transformers makes of its vocab.json: ",
+                    "AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)");
+  }
   MOED_ASSIGN_OR_RETURN(tokenizer_, ReadText(japanese ? words : PathOf("tokenizer.json"), kMaxTextBytes));
   if (!japanese) return absl::OkStatus();
   MOED_ASSIGN_OR_RETURN(emoji_, ReadText(emoji, kMaxTextBytes));

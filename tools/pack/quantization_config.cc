@@ -17,6 +17,13 @@ using nlohmann::json;
 constexpr std::string_view kKey = "quantization_config";
 constexpr int kMostGroup = 1 << 24;
 
+// What AutoRound and GPTQModel say of how the numbers came about.
+void KnowBookkeeping(ConfigReader& config) {
+  config.Only("data_type", {"int"});
+  config.Known({"autoround_version", "dynamic", "enable_quanted_input", "iters", "lm_head", "low_gpu_mem_usage", "meta",
+                "nsamples", "pack_dtype", "provider", "seqlen", "sym"});
+}
+
 uint64_t ReadGroup(ConfigReader& config) {
   const int group = config.Int("group_size", -1, kMostGroup);
   return group > 0 ? static_cast<uint64_t>(group) : 0;
@@ -26,10 +33,11 @@ Quantization ReadAwq(ConfigReader& config) {
   config.Only("bits", {4});
   config.Only("version", {"gemm", "GEMM"});
   config.Only("format", {"gemm", "GEMM"});
-  config.Only("zero_point", {true});
+  config.Only("checkpoint_format", {"gemm", "GEMM"});
+  config.Only("zero_point", {true, false});  // the zeros are there either way
   config.Only("desc_act", {false});
-  config.Known({"backend", "do_fuse", "exllama_config", "fuse_max_seq_len", "modules_to_fuse", "modules_to_not_convert",
-                "pack_dtype", "sym"});
+  KnowBookkeeping(config);
+  config.Known({"backend", "do_fuse", "exllama_config", "fuse_max_seq_len", "modules_to_fuse", "modules_to_not_convert"});
   return {.method = Quantization::Method::kAwq, .group = ReadGroup(config)};
 }
 
@@ -41,6 +49,7 @@ Quantization ReadGptq(ConfigReader& config) {
   const std::string_view format = config.Spelling("checkpoint_format", "format");
   config.Only(format, {"gptq", "gptq_v2"});
   const bool second = config.Has(format) && config.String(format) == "gptq_v2";
+  KnowBookkeeping(config);
   config.Known({"act_group_aware",
                 "backend",
                 "batch_size",
@@ -50,12 +59,9 @@ Quantization ReadGptq(ConfigReader& config) {
                 "damp_percent",
                 "dataset",
                 "disable_exllama",
-                "dynamic",
                 "exllama_config",
                 "hyb_act",
-                "lm_head",
                 "max_input_length",
-                "meta",
                 "model_file_base_name",
                 "model_name_or_path",
                 "model_seqlen",
@@ -65,7 +71,6 @@ Quantization ReadGptq(ConfigReader& config) {
                 "offload_to_disk",
                 "pad_token_id",
                 "static_groups",
-                "sym",
                 "tokenizer",
                 "true_sequential",
                 "use_cuda_fp16",
@@ -107,7 +112,7 @@ absl::StatusOr<Quantization> ReadCompressedWeights(ConfigReader weights, const C
   weights.Only("type", {format.type});
   weights.Only("symmetric", {true});
   weights.Only("dynamic", {false});
-  weights.Only("actorder", {});
+  weights.Only("actorder", {"weight", "static"});  // columns lie in their own order
   weights.Known({"observer", "observer_kwargs", "scale_dtype", "zp_dtype"});
   const std::string strategy = weights.String("strategy");
   Quantization read{.method = format.method};
@@ -187,7 +192,7 @@ absl::Status CheckLayers(const json& layers) {
 Quantization ReadCompressed(ConfigReader& config) {
   config.Only("quantization_status", {"compressed"});
   config.Only("sparsity_config", {json::object()});
-  config.Known({"global_compression_ratio", "ignore", "kv_cache_scheme", "transform_config", "version"});
+  config.Known({"global_compression_ratio", "ignore", "kv_cache_scheme", "provider", "transform_config", "version"});
   const absl::StatusOr<Quantization> read = ReadCompressedGroup(config);
   if (!read.ok()) config.Fail(read.status());
   return read.value_or(Quantization{});
@@ -220,8 +225,7 @@ std::vector<std::string> QuantizationMethods() {
 absl::Status AddModelOptConfig(std::string_view path, std::string_view hf_quant_config, std::string& config_json) {
   absl::StatusOr<json> config = ParseConfigJson("config.json", config_json);
   if (!config.ok() || !config->is_object()) return absl::OkStatus();  // the family's error
-  const json text = config->value("text_config", json());
-  if (config->contains(kKey) || (text.is_object() && text.contains(kKey))) return absl::OkStatus();
+  if (config->contains(kKey)) return absl::OkStatus();
   MOED_ASSIGN_OR_RETURN(const json file, ParseForeignJson<json>(std::string(path), hf_quant_config));
   json said = file.is_object() ? file.value("quantization", json()) : json();
   if (!said.is_object()) return InvalidArgument(path, ": expected an object \"quantization\"");
@@ -243,6 +247,9 @@ absl::StatusOr<Quantization> TakeQuantization(std::string& config_json) {
   const json method = own.is_object() ? own.value("quant_method", json()) : json();
   const auto row =
       std::find_if(std::begin(kMethods), std::end(kMethods), [&](const auto& known) { return method == known.name; });
+  if (row == std::end(kMethods) && method.is_null() && own.is_object() && own.contains("group_size") && own.contains("bits")) {
+    return InvalidArgument("config.json: ", kKey, " is that of MLX, whose files are not read: pack the original, or a GGUF file");
+  }
   if (row == std::end(kMethods)) {
     return InvalidArgument("config.json: ", kKey, ": quant_method is ", ShownJson(method),
                            ", known methods: ", JoinNames(QuantizationMethods(), [](const std::string& name) { return name; }));
@@ -257,8 +264,8 @@ absl::StatusOr<Quantization> TakeQuantization(std::string& config_json) {
   }
   if (const auto at = own.find("quantized_layers"); at != own.end() && !at->is_null()) MOED_RETURN_IF_ERROR(CheckLayers(*at));
   MOED_RETURN_IF_ERROR(reader.Finish());
-  // transformers writes that of a text part once more for the whole.
-  if (!in_text && text != config.end() && text->is_object() && text->value(kKey, json()) == own) text->erase(kKey);
+  // Of a text part it is written once more, or was that of the checkpoint that the weights were made of.
+  if (!in_text && text != config.end() && text->is_object()) text->erase(kKey);
   holder.erase(kKey);
   config_json = config.dump(-1, ' ', false, json::error_handler_t::replace);
   return quantization;

@@ -224,6 +224,10 @@ std::optional<uint64_t> TensorBytes(const GgmlType& type, const std::vector<uint
   return bytes;
 }
 
+// ggml's names of types that are not read, for who has to choose another file.
+constexpr std::pair<uint32_t, std::string_view> kUnreadTypes[] = {
+    {16, "IQ2_XXS"}, {17, "IQ2_XS"}, {18, "IQ3_XXS"}, {19, "IQ1_S"}, {22, "IQ2_S"}, {29, "IQ1_M"}, {34, "TQ1_0"}, {35, "TQ2_0"}};
+
 // Without file; offset still from the start of the data.
 absl::StatusOr<GgufTensor> ReadTensor(ByteReader& reader, GgufTensor tensor) {
   MOED_ASSIGN_OR_RETURN(const uint32_t dimensions, reader.Number<uint32_t>("the number of dimensions"));
@@ -238,7 +242,9 @@ absl::StatusOr<GgufTensor> ReadTensor(ByteReader& reader, GgufTensor tensor) {
   MOED_ASSIGN_OR_RETURN(const uint32_t type, reader.Number<uint32_t>("the type"));
   tensor.type = FindGgmlType(type);
   if (tensor.type == nullptr) {
-    return InvalidArgument("is of type ", type, ", known: ", JoinNames(GgmlTypes(), [](const GgmlType& known) {
+    const auto* named = std::ranges::find(kUnreadTypes, type, &std::pair<uint32_t, std::string_view>::first);
+    const std::string name = named == std::end(kUnreadTypes) ? "" : StrCat(" (", named->second, ")");
+    return InvalidArgument("is of type ", type, name, ", known: ", JoinNames(GgmlTypes(), [](const GgmlType& known) {
                              return StrCat(known.name, " (", known.id, ")");
                            }));
   }

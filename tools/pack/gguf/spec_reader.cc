@@ -81,9 +81,12 @@ std::vector<int> GgufSpecReader::Ints(std::string_view key, size_t layers, int64
   const auto* list = value == nullptr ? nullptr : std::get_if<std::vector<int64_t>>(value);
   if (list == nullptr) return std::vector<int>(layers, Int(key, low, high));
   const auto in_range = [&](int64_t number) { return number >= low && number <= high; };
-  if (list->size() == layers && std::ranges::all_of(*list, in_range)) return std::vector<int>(list->begin(), list->end());
-  Fail(InvalidArgument("key ", full, " is an array of ", list->size(), " numbers, allowed: ", layers, " from ", low, " to ",
-                       high));
+  // Layers that predict further tokens come after the others.
+  if (list->size() >= layers && std::ranges::all_of(*list, in_range)) {
+    return std::vector<int>(list->begin(), list->begin() + static_cast<std::ptrdiff_t>(layers));
+  }
+  Fail(InvalidArgument("key ", full, " is an array of ", list->size(), " numbers, allowed: ", layers, " or more from ", low,
+                       " to ", high));
   return std::vector<int>(layers, static_cast<int>(low));
 }
 
