@@ -132,10 +132,11 @@ void PrintStats(const moe::v1::Stats& s) {
               s.running(), s.waiting(), s.sessions(), FormatBytes(s.cache_bytes()).c_str(),
               FormatBytes(s.cache_capacity_bytes()).c_str(), FormatBytes(s.resident_set_bytes()).c_str(),
               FormatBytes(s.memory_budget_bytes()).c_str(), FormatBytes(kBesideBudgetBytes).c_str());
-  std::printf("since start  requests %llu   prompt %llu   generated %llu   hits %llu   misses %llu   read %s   stalled %.2f s\n",
-              static_cast<unsigned long long>(s.requests()), static_cast<unsigned long long>(s.prompt_tokens()),
-              static_cast<unsigned long long>(s.generated_tokens()), static_cast<unsigned long long>(s.expert_hits()),
-              static_cast<unsigned long long>(s.expert_misses()), FormatBytes(s.bytes_read()).c_str(), s.stall_seconds());
+  std::printf("since start  requests %llu\n", static_cast<unsigned long long>(s.requests()));
+  std::printf("since load   prompt %llu   generated %llu   hits %llu   misses %llu   read %s   stalled %.2f s\n",
+              static_cast<unsigned long long>(s.prompt_tokens()), static_cast<unsigned long long>(s.generated_tokens()),
+              static_cast<unsigned long long>(s.expert_hits()), static_cast<unsigned long long>(s.expert_misses()),
+              FormatBytes(s.bytes_read()).c_str(), s.stall_seconds());
 }
 
 void PrintDevice(const moe::v1::DeviceTier& device) {
@@ -195,11 +196,15 @@ absl::Status RunStats(const StatsFlags& flags, CommandContext& context) {
     if (flags.json) {
       std::printf("{\"stats\":%s,\"cache\":%s}\n", JsonText(stats).c_str(), JsonText(state).c_str());
     } else {
-      if (terminal && turns != 1) std::printf("\033[H\033[2J");
+      const auto table = [&] { flags.breakdown ? PrintBreakdown(stats) : PrintCache(state); };
+      // What is refreshed ends with the totals: a table of many layers would push them off the screen.
+      const bool refreshed = terminal && turns != 1;
+      if (refreshed) std::printf("\033[H\033[2J");
+      if (refreshed) table();
       PrintStats(stats);
       if (stats.has_device()) PrintDevice(stats.device());
       if (stats.prefill().predictions_guessed() + stats.decode().predictions_guessed() > 0) PrintPredictions(stats);
-      flags.breakdown ? PrintBreakdown(stats) : PrintCache(state);
+      if (!refreshed) table();
     }
     std::fflush(stdout);
   }

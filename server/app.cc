@@ -382,15 +382,10 @@ void App::Impl::ShutDownServers() {
     absl::MutexLock lock(&servers_mutex_);
     servers = std::move(servers_);
   }
-  EndWithin(kShutdownLimit, "a call does not end", [&] {
-    absl::Notification ended;
-    std::thread impatient([&] {
-      if (!ended.WaitForNotificationWithTimeout(kShutdownNotice)) EndAllConnections(listening_);
-    });
+  const auto end = [&servers] {
     for (const auto& server : servers) server->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(1));
-    ended.Notify();
-    impatient.join();
-  });
+  };
+  EndWithin(kShutdownLimit, "a call does not end", end, {kShutdownNotice, [this] { EndAllConnections(listening_); }});
 }
 
 void App::Impl::EndServices() {

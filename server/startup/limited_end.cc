@@ -14,6 +14,10 @@
 namespace moed {
 
 void EndWithin(absl::Duration limit, std::string_view why, std::function<void()> end) {
+  EndWithin(limit, why, std::move(end), {absl::ZeroDuration(), [] {}});
+}
+
+void EndWithin(absl::Duration limit, std::string_view why, std::function<void()> end, const Hurry& hurry) {
   std::promise<void> done;
   std::thread ending;
   try {
@@ -24,7 +28,10 @@ void EndWithin(absl::Duration limit, std::string_view why, std::function<void()>
   } catch (const std::system_error&) {  // no thread is left for it
     return end();
   }
-  if (done.get_future().wait_for(WaitOf(limit)) != std::future_status::ready) {
+  const std::future<void> ended = done.get_future();
+  const auto ends_within = [&](absl::Duration time) { return ended.wait_for(WaitOf(time)) == std::future_status::ready; };
+  if (!ends_within(hurry.patience)) hurry.hurry();
+  if (!ends_within(limit - hurry.patience)) {
     spdlog::critical("{}: ending without it", why);
     spdlog::default_logger()->flush();
     _exit(1);

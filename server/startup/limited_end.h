@@ -12,4 +12,11 @@ namespace moed {
 // Where no thread can be made, `end` runs on this one, for as long as it takes.
 void EndWithin(absl::Duration limit, std::string_view why, std::function<void()> end);
 
+// What may be done for an end that takes longer than `patience`, on the thread that waits for it.
+struct Hurry {
+  absl::Duration patience;
+  std::function<void()> hurry;
+};
+void EndWithin(absl::Duration limit, std::string_view why, std::function<void()> end, const Hurry& hurry);
+
 }  // namespace moed

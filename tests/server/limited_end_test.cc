@@ -15,6 +15,13 @@ TEST(LimitedEndTest, WhatEndsIsWaitedFor) {
   EXPECT_TRUE(ended);
 }
 
+TEST(LimitedEndTest, WhatTakesLongIsHurried) {
+  absl::Notification hurried;
+  EndWithin(absl::InfiniteDuration(), "", [&] { hurried.WaitForNotification(); },
+            {absl::Milliseconds(1), [&] { hurried.Notify(); }});
+  EXPECT_TRUE(hurried.HasBeenNotified());
+}
+
 TEST(LimitedEndDeathTest, WhatDoesNotEndIsLeftAndNamed) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   const auto hang = [] {

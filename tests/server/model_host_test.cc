@@ -35,9 +35,9 @@ struct HostOfDemo {
   ModelCounters counters;
   PromptWorkers workers{{.threads = 1}};
   LiveCalls live;
-  ModelHost host{
-      DemoConfig(models_folder),
-      {state, counters, workers, live, nullptr, Clock::Real(), [] {}, [this](const absl::Status& error) { exit(error); }}};
+  ModelHost host{DemoConfig(models_folder),
+                 {state, counters, workers, live, nullptr, Clock::Real(), [] {}, [](std::span<const std::string>) {},
+                  [this](const absl::Status& error) { exit(error); }}};
 };
 
 // The addresses are there before the model is, and who finds them may ask.

@@ -62,7 +62,7 @@ class Http2Client:
     def __init__(
         self, address: str, window: int | None = None, tls: ssl.SSLContext | None = None, receive_buffer: int | None = None
     ):
-        """`address`: HOST:PORT or unix:PATH. `window`: what the server may send on each stream. `receive_buffer`: likewise, in all."""
+        """`address`: HOST:PORT or unix:PATH. `window`: what the server may send on each stream. `receive_buffer`: in all."""
         plain = connect(address, receive_buffer)
         self.socket = tls.wrap_socket(plain, server_hostname="localhost") if tls else plain
         self._next_stream = 1
