@@ -292,9 +292,10 @@ class Kubernetes(unittest.TestCase):
         label = pod["metadata"]["labels"]["app.kubernetes.io/name"]
         for job, port in zip(jobs, ("metrics", "http"), strict=True):
             self.assertIn(port, ports)
-            kept = job["relabel_configs"][0]
-            self.assertEqual((kept["action"], kept["regex"]), ("keep", f"{label};{port}"))
-            self.assertEqual([rule["target_label"] for rule in job["relabel_configs"][1:]], ["namespace", "pod"])
+            kept = [rule for rule in job["relabel_configs"] if rule.get("action") == "keep"]
+            self.assertEqual([rule["regex"] for rule in kept], [f"{label};{port}", "Running"], "who copies a store is not down")
+            named = [rule["target_label"] for rule in job["relabel_configs"] if rule not in kept]
+            self.assertEqual(named, ["namespace", "pod"])
         watched = re.findall(r'up{job="([\w-]+)"}', (ROOT / "deploy" / "prometheus" / "rules.yml").read_text())
         self.assertEqual([job["job_name"] for job in jobs], watched)
 
