@@ -194,10 +194,8 @@ class ExpertCache final : Loader::Listener, SlotOwner {
   bool StartDemand(int item) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void StartGuesses() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool StartWish() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Where no more than so many guesses are on their way.
-  bool MayReadAhead(size_t at_once = 1) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    const size_t reading = slots_.loading();
-    return !resizing_ && !held_ && !turn_.waiting() && reading == guesses_.loading() && reading < at_once;
+  bool MayReadAhead() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return !resizing_ && !held_ && !turn_.waiting() && slots_.loading() == 0;
   }
   bool StartGuess(const CachedKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // What was asked for, then free room, as far as nothing else is read or waits to be.

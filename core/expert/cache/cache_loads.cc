@@ -59,13 +59,12 @@ bool ExpertCache::StartDemand(int item_number) {
   return true;
 }
 
-// The next planned ones, where nothing else is read or waits to be. One at a time, unless they are certain: so a demand that
-// comes waits behind one record at most, or behind pieces of one. The rest stays planned until a read ends or the next layer
-// begins.
+// The next planned one, where nothing else is read or waits to be, so that a demand that comes waits behind one record at most,
+// or behind pieces of one; the rest stays planned until a read ends or the next layer begins.
 void ExpertCache::StartGuesses() {
   pins_awaited_ = turn_.waiting() || guesses_.planned() || between_tokens_;
   bool room = true;
-  while (room && guesses_.planned() && MayReadAhead(guesses_.at_once())) {
+  while (room && guesses_.planned() && MayReadAhead()) {
     room = slots_.Find(guesses_.Next()) != nullptr || StartGuess(guesses_.Next());
     if (room) guesses_.PopNext();
   }

@@ -14,9 +14,6 @@
 namespace moed {
 namespace {
 
-// Of a layer that will be wanted whole: as many as fast disks need to be at their best.
-constexpr int kCertainAtOnce = 4;
-
 class Provider final : public CachingProvider {
  public:
   Provider(ProviderParts parts, const ProviderOptions& options)
@@ -155,7 +152,7 @@ class Provider final : public CachingProvider {
     merged_.clear();
     if (predictor_->paced() && WantsWholeLayers()) {
       GuessWholeLayerAfter(from);
-      return {.max_loads = experts_per_layer_, .at_once = kCertainAtOnce};
+      return {.max_loads = experts_per_layer_};
     }
     const PrefetchBudget budget = Budget(pace);
     if (MayGuess(budget)) Guesses(from);

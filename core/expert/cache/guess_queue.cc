@@ -10,7 +10,6 @@ void GuessQueue::Plan(std::vector<CachedKey> best_first, const PrefetchBudget& h
   next_ = 0;
   keep_ = how.keep_guessed;
   give_way_ = how.give_way;
-  at_once_ = static_cast<size_t>(how.at_once);
 }
 
 void GuessQueue::ForgetPlanned() {

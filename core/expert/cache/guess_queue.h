@@ -31,7 +31,6 @@ class GuessQueue {
   bool planned() const { return next_ < planned_.size(); }
   const CachedKey& Next() const { return planned_[next_]; }
   bool NextGivesWay() const { return give_way_; }
-  size_t at_once() const { return at_once_; }  // of planned ones, how many may be on their way
   void PopNext() { ++next_; }
 
   // A load has begun, for the layer that comes at `due_at`.
@@ -57,7 +56,6 @@ class GuessQueue {
   size_t next_ = 0;                 // of planned_
   bool keep_ = false;               // of planned_
   bool give_way_ = false;           // likewise
-  size_t at_once_ = 1;              // likewise
   std::vector<Slot*> loading_;      // exactly those loading with unused_guess
   PrefetchPace pace_;
 };

@@ -23,7 +23,6 @@ struct PrefetchBudget {
   bool give_way = false;                  // in pieces between which demands go first, and no further once known to be wrong
   bool between_tokens = false;            // after the last layer, as far as it pays, what the policy wishes for
   bool keep_guessed = false;  // guessed residents of layers looked at stay until theirs has come, while anything else can leave
-  int at_once = 1;            // reads, while nothing else is read
 };
 
 // Measured where guesses are read.

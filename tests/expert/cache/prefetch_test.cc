@@ -23,29 +23,6 @@ TEST_F(Prefetch, AGuessIsReadAloneAfterTheDemands) {
   Drain(*provider, reads_);
 }
 
-class Paced final : public ExpertPredictor {
- public:
-  bool paced() const override { return true; }
-  void Predict(SequenceId, LayerId, std::vector<Guess>&) override {}
-};
-
-// A prompt that wants nearly all of a layer wants the next one, too: four are as many as fast disks need.
-TEST_F(Prefetch, OfALayerThatWillBeWantedWholeFourAreReadAtOnce) {
-  RigParts parts;
-  parts.predictor = std::make_unique<Paced>();
-  auto provider = MakeProvider(reads_, Records(24), std::move(parts));
-  Routing routing(kFirst);
-  for (const int32_t expert : {0, 1, 2, 3, 4, 5, 6}) routing.Add(kSession, {expert}, Phase::kPrefill);
-  provider->Begin(routing.Get());
-  for (int i = 0; i < 6; ++i) ASSERT_TRUE(reads_.CompleteNext());
-  EXPECT_THAT(reads_.pending(), ElementsAre(At(kFirst, 6))) << "demands first";
-  ASSERT_TRUE(reads_.CompleteNext());
-  EXPECT_THAT(reads_.pending(), ElementsAre(At(kSecond, 0), At(kSecond, 1), At(kSecond, 2), At(kSecond, 3)));
-  ASSERT_TRUE(reads_.CompleteNext());
-  EXPECT_THAT(reads_.pending(), ElementsAre(At(kSecond, 1), At(kSecond, 2), At(kSecond, 3), At(kSecond, 4)));
-  Drain(*provider, reads_);
-}
-
 // HOBBIT, 3.3: "we must wait for the loading of the incorrect expert to finish". Whoever guesses, and however much the device
 // would take at once.
 TEST_F(Prefetch, ADemandWaitsBehindOneGuessAtMost) {
