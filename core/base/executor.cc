@@ -67,14 +67,14 @@ class ThreadPool final : public Executor {
     while (claims >> 32 == generation && static_cast<uint32_t>(claims) != 0) {
       if (!claims_.compare_exchange_weak(claims, claims - 1, std::memory_order_acq_rel, std::memory_order_acquire)) continue;
       const uint32_t range = ranges_ - static_cast<uint32_t>(claims);
-      (*body_)(Begin(range), std::min(Begin(range + 1), count_));
+      (*body_)(static_cast<int>(Begin(range)), static_cast<int>(std::min(Begin(range + 1), int64_t{count_})));
       unfinished_.fetch_sub(1, std::memory_order_release);
       claims = claims_.load(std::memory_order_acquire);
     }
   }
 
   // Ranges differ by one grain at most, so that threads end together.
-  int Begin(uint32_t range) const { return static_cast<int>(range * grains_ / ranges_ * grain_); }
+  int64_t Begin(uint32_t range) const { return range * grains_ / ranges_ * grain_; }
 
   void Work() {
     uint32_t seen = 0;

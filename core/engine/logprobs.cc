@@ -1,26 +1,14 @@
 #include "core/engine/logprobs.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-
-#include "core/base/exponential.h"
 
 namespace moed {
 
-// Lane by lane, so that compilers take several at once.
 double LogNormalizer(std::span<const float> logits) {
-  constexpr size_t kLanes = 8;
-  constexpr float kLowest = -87;  // what is less adds nothing
-  const float highest = *std::max_element(logits.begin(), logits.end());
-  std::array<double, kLanes> sums{};
-  size_t i = 0;
-  for (; i + kLanes <= logits.size(); i += kLanes) {
-    for (size_t lane = 0; lane < kLanes; ++lane) sums[lane] += Exponential(std::max(logits[i + lane] - highest, kLowest));
-  }
-  for (; i < logits.size(); ++i) sums[i % kLanes] += Exponential(std::max(logits[i] - highest, kLowest));
+  const double highest = *std::max_element(logits.begin(), logits.end());
   double sum = 0;
-  for (const double lane : sums) sum += lane;
+  for (float logit : logits) sum += std::exp(logit - highest);
   return highest + std::log(sum);
 }
 

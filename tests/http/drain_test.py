@@ -57,8 +57,13 @@ class DrainTest(RealProgramsTest):
             self.assertEqual(front.get("/healthz")[0], 200)
             self.assertEqual(completion(front)[0], 200)
             self.assertNotIn("draining", front.log())
-            front.send_signal(signal.SIGTERM)
-            self.assertEqual(front.wait(WAIT_SECONDS), 128 + signal.SIGTERM, "a second signal does not wait")
+
+            def ends_again(front: Front = front) -> bool:
+                front.send_signal(signal.SIGTERM)
+                return not front.running()
+
+            wait_until(ends_again, "a second signal to count", WAIT_SECONDS)
+            self.assertEqual(front.wait(WAIT_SECONDS), 128 + signal.SIGTERM, "it does not wait")
 
     def test_after_the_delay_what_is_new_is_refused(self) -> None:
         with self.daemon("--backend", "scalar", "--threads", 1) as daemon:
