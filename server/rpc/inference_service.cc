@@ -67,7 +67,7 @@ grpc::ServerUnaryReactor* AnswerOnWorker(const CallEnvironment& environment, Met
       [&](auto& transport) { return std::make_shared<WorkerCall>(environment, method, transport); },
       [&](WorkerCall& call) {
         auto arrival = Arrive<Encoded, Request>(request, call, limits, [answer, &call](Request parsed, const LoadedModel& model) {
-          const RequestLimits& most = model.limits.request;
+          const RequestLimits& most = call.limits().request;
           if constexpr (std::is_same_v<Request, ChatRequest>) {
             return answer(std::move(parsed), model, most, [&] { return call.ended(); });
           } else {

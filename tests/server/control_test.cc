@@ -312,7 +312,9 @@ TEST(ControlTest, AnswersThatNobodyTakesInTimeAreGivenUp) {
   const std::pair<std::string, std::function<grpc::Status(grpc::ClientContext*)>> kMethods[] = {
       {"/moe.v1.Control/GetExpertMap", [&](auto* context) { return server.control().GetExpertMap(context, {}, &map); }},
       {"/moe.v1.Control/GetCacheState", [&](auto* context) { return server.control().GetCacheState(context, {}, &state); }}};
-  for (const auto& [method, ask] : kMethods) {
+  for (const auto& row : kMethods) {
+    const auto& method = row.first;
+    const auto& ask = row.second;
     const auto answered = [&] {
       grpc::ClientContext context;
       return ask(&context).ok();
