@@ -39,6 +39,11 @@ struct OptionRow {
 
   std::string Range() const;  // "0 to 1", "on or off", "file"
 };
+// The same row, of a number without fractions.
+constexpr OptionRow Whole(OptionRow row) {
+  row.whole = true;
+  return row;
+}
 
 struct OptionValue {
   const OptionRow* option;

@@ -33,14 +33,8 @@ inline constexpr OptionRow kFatePrefillLow{
     "",
     "Fate, arXiv 2502.12224, 4.5"};
 // The paper's boundary for Qwen1.5-MoE.
-inline constexpr OptionRow kFateShallowLayers{.name = "fate-shallow-layers",
-                                              .help = "first MoE layers that are kept whole",
-                                              .initial = "3",
-                                              .low = 0,
-                                              .high = 1 << 16,
-                                              .unit = "layers",
-                                              .source = "Fate, arXiv 2502.12224, 4.4",
-                                              .whole = true};
+inline constexpr OptionRow kFateShallowLayers = Whole(
+    {"fate-shallow-layers", "first MoE layers that are kept whole", "3", 0, 1 << 16, "layers", "Fate, arXiv 2502.12224, 4.4"});
 
 // What was given, else what the file says, else the default.
 absl::StatusOr<double> FatePrefillLow(const PartOptions& options);

@@ -9,14 +9,8 @@
 
 namespace moed {
 
-inline constexpr OptionRow kStackedGateLayers{.name = "stacked-gate-layers",
-                                              .help = "p: layers ahead whose gates are asked",
-                                              .initial = "3",
-                                              .low = 1,
-                                              .high = 64,
-                                              .unit = "layers",
-                                              .source = "HOBBIT, arXiv 2411.01433, 3.3",
-                                              .whole = true};
+inline constexpr OptionRow kStackedGateLayers = Whole(
+    {"stacked-gate-layers", "p: layers ahead whose gates are asked", "3", 1, 64, "layers", "HOBBIT, arXiv 2411.01433, 3.3"});
 inline constexpr const OptionRow* kStackedGateOptions[] = {&kStackedGateLayers};
 
 // What the rule `hobbit` does with an expert that is wanted, this does with one that is guessed; beside another rule nothing is

@@ -43,31 +43,16 @@ inline constexpr OptionRow kSwapMoeUpdates{.name = "swap-updates",
                                            .initial = "on",
                                            .source = "SwapMoE, arXiv 2308.15030, 3.3 and 5.1",
                                            .words = kSwapMoeUpdatesWords};
-inline constexpr OptionRow kSwapMoeWindow{.name = "swap-window",
-                                          .help = "tokens between two choices of the virtual experts, at first",
-                                          .initial = "64",
-                                          .low = 1,
-                                          .high = 1 << 20,
-                                          .unit = "tokens",
-                                          .whole = true};
+inline constexpr OptionRow kSwapMoeWindow =
+    Whole({"swap-window", "tokens between two choices of the virtual experts, at first", "64", 1, 1 << 20, "tokens"});
 inline constexpr OptionRow kSwapMoeGrowth{
     "swap-growth", "factor of the frequency from one trial to the next, until steps get slower; 1: no search", "2", 1, 16};
 inline constexpr OptionRow kSwapMoeTolerance{"swap-tolerance", "share that a step may take longer before it counts as slower",
                                              "0.05", 0, 10};
-inline constexpr OptionRow kSwapMoeLeastWindow{.name = "swap-least-window",
-                                               .help = "no window gets shorter",
-                                               .initial = "4",
-                                               .low = 1,
-                                               .high = 1 << 20,
-                                               .unit = "tokens",
-                                               .whole = true};
-inline constexpr OptionRow kSwapMoeJudgedSteps{.name = "swap-judged-steps",
-                                               .help = "steps of answers that a trial is judged by, at least",
-                                               .initial = "16",
-                                               .low = 1,
-                                               .high = 1 << 20,
-                                               .unit = "steps",
-                                               .whole = true};
+inline constexpr OptionRow kSwapMoeLeastWindow =
+    Whole({"swap-least-window", "no window gets shorter", "4", 1, 1 << 20, "tokens"});
+inline constexpr OptionRow kSwapMoeJudgedSteps =
+    Whole({"swap-judged-steps", "steps of answers that a trial is judged by, at least", "16", 1, 1 << 20, "steps"});
 inline constexpr OptionRow kSwapMoeFade{"swap-fade", "what the importance of one window counts in the next", "0.5", 0, 1};
 
 inline constexpr const OptionRow* kSwapMoeOptions[] = {
