@@ -67,9 +67,10 @@ uint64_t Sequences(const StepEngineOptions& engine) {
 }
 
 // What a text takes on its way to tokens: itself, read, normalised, and its longest word. While a step of the normalizer makes it
-// longer, what the step before made and what this one has made, twice while that grows, have up to 4 times its bytes each.
+// longer, what the step before made and what this one has made, twice while that grows, have up to 4 times its bytes each. One of
+// each kind may wait, whatever its length.
 uint64_t TextBytes(const RequestLimits& limits) {
-  constexpr uint64_t kBytesForByte = 14;
+  constexpr uint64_t kBytesForByte = 14 + 2;
   return kBytesForByte * limits.text_bytes + Tokenizer::EncodeScratchBytes(limits.word_bytes);
 }
 

@@ -26,8 +26,8 @@ void PromptWorkers::SetLimits(size_t max_jobs, size_t max_bytes) {
 bool PromptWorkers::Submit(WorkKind kind, size_t bytes, std::function<void()> job) {
   absl::MutexLock lock(&mutex_);
   Queue& queue = queues_[static_cast<size_t>(kind)];
-  const bool alone = queue.bytes == 0 && queue.jobs.empty();
-  if (!alone && (queue.jobs.size() >= options_.max_jobs || queue.bytes + bytes > options_.max_bytes)) return false;
+  const bool full = queue.jobs.size() >= options_.max_jobs || queue.bytes + bytes > options_.max_bytes;
+  if (full && !queue.jobs.empty()) return false;
   queue.jobs.push_back({bytes, std::move(job)});
   queue.bytes += bytes;
   return true;
@@ -48,20 +48,18 @@ PromptWorkers::Queue* PromptWorkers::NextQueue() {
 
 void PromptWorkers::Loop() {
   while (true) {
-    Queue* queue = nullptr;
     Job job;
     {
       absl::MutexLock lock(&mutex_);
       mutex_.Await(absl::Condition(this, &PromptWorkers::Wakes));
-      queue = NextQueue();
+      Queue* const queue = NextQueue();
       if (queue == nullptr) return;
       job = std::move(queue->jobs.front());
       queue->jobs.pop_front();
+      // Before it runs: whoever has its answer finds the queue as if it had never been there.
+      queue->bytes -= job.bytes;
     }
     job.run();
-    job.run = nullptr;  // lets go of the call before its bytes are given back
-    absl::MutexLock lock(&mutex_);
-    queue->bytes -= job.bytes;
   }
 }
 

@@ -23,7 +23,7 @@ class PromptWorkers {
   struct Options {
     int threads = 1;
     size_t max_jobs = 0;   // queued, of one kind, those running aside
-    size_t max_bytes = 0;  // of the texts of one kind; a job that is alone of its kind always fits
+    size_t max_bytes = 0;  // of the queued texts of one kind; where none of its kind waits, a job always fits
   };
   explicit PromptWorkers(const Options& options);
   ~PromptWorkers();
@@ -40,7 +40,7 @@ class PromptWorkers {
   };
   struct Queue {
     std::deque<Job> jobs;
-    size_t bytes = 0;  // of queued and running jobs
+    size_t bytes = 0;  // of `jobs`
   };
   void Loop();
   bool Wakes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

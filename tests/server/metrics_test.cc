@@ -366,22 +366,24 @@ TEST(WindowRatesTest, RatesCoverTheWindowAskedFor) {
 TEST(PromptWorkersTest, TheQueueIsBoundedInJobsAndBytesAndEveryJobRuns) {
   std::atomic<int> ran{0};
   {
-    absl::Notification gate;
+    absl::Notification started, gate;
     PromptWorkers workers({.threads = 1, .max_jobs = 2, .max_bytes = 100});
-    std::atomic<bool> started{false};
     const auto job = [&] { ++ran; };
     ASSERT_TRUE(workers.Submit(WorkKind::kPrompt, 1000, [&] {
-      started = true;
+      started.Notify();
       gate.WaitForNotification();
       ++ran;
-    })) << "alone, however large";
-    while (!started) std::this_thread::yield();
-    EXPECT_FALSE(workers.Submit(WorkKind::kPrompt, 1, job)) << "beyond the bytes";
+    })) << "none waits, however large";
+    started.WaitForNotification();
+    EXPECT_TRUE(workers.Submit(WorkKind::kPrompt, 1000, job)) << "what runs does not wait";
     EXPECT_FALSE(workers.Submit(WorkKind::kPrompt, 0, job)) << "beyond the bytes already";
+    EXPECT_TRUE(workers.Submit(WorkKind::kTokenizer, 60, job)) << "of the other kind none waits";
+    EXPECT_FALSE(workers.Submit(WorkKind::kTokenizer, 41, job)) << "beyond the bytes";
+    EXPECT_TRUE(workers.Submit(WorkKind::kTokenizer, 40, job));
+    EXPECT_FALSE(workers.Submit(WorkKind::kTokenizer, 0, job)) << "beyond the jobs";
     gate.Notify();
-    while (!workers.Submit(WorkKind::kPrompt, 40, job)) std::this_thread::yield();
   }
-  EXPECT_EQ(ran, 2) << "the end runs what is queued";
+  EXPECT_EQ(ran, 4) << "the end runs what is queued";
 }
 
 }  // namespace
