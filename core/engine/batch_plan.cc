@@ -156,7 +156,7 @@ BatchPlan PlanStep(std::span<const PlanSequence> sequences, const PlanBudget& bu
 
   const auto decoding = [](const PlanSequence& sequence) { return sequence.decoding; };
   const int decoders = static_cast<int>(std::count_if(runs.begin(), runs.end(), decoding));
-  const int most = decoders == 0 ? budget.max_step_tokens : std::min(budget.max_step_tokens, budget.max_shared_tokens);
+  const int most = std::min(budget.max_step_tokens, decoders == 0 ? budget.max_prompt_tokens : budget.max_shared_tokens);
   std::vector<int> prefill(runs.size(), 0);
   const int room = budget.max_step_tokens - (budget.whole_apart ? 0 : decoders);
   const int left = AddWhole(runs, room, prefill);

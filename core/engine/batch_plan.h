@@ -35,6 +35,7 @@ struct PlanBudget {
   // What is computed whole are sources of an encoder, which has a step of max_step_tokens to itself beside what else there is.
   // Otherwise each is at most max_step_tokens less a token for every other sequence.
   bool whole_apart = true;
+  int max_prompt_tokens = INT_MAX;  // of a step with pieces of prompts alone; >= 1
 };
 
 struct PlannedChunk {

@@ -103,7 +103,12 @@ StepEngine::StepEngine(const StepEngineOptions& options, const EngineParts& part
               options.fast_matmul},
       max_request_seconds_(options.max_request_seconds),
       intake_(RunningAtOnce(options, parts.kv), options.max_running + options.queue_capacity, options.max_kept_sessions),
-      loop_(parts, {RunningAtOnce(options, parts.kv), options.max_step_tokens, options.prefix_cache, options.prompt_lookup},
+      loop_(parts,
+            {.max_running = RunningAtOnce(options, parts.kv),
+             .max_step_tokens = options.max_step_tokens,
+             .usual_step_tokens = options.usual_step_tokens,
+             .prefix_cache = options.prefix_cache,
+             .prompt_lookup = options.prompt_lookup},
             intake_) {
   if (parts_.spill) parts_.spill->SetWaker([this] { intake_.Wake(); });
 }

@@ -7,6 +7,8 @@
 namespace moed {
 namespace {
 
+// Of the tokens that are computed while experts are read: what takes longer than that reading would make others wait for it.
+constexpr double kPromptShare = .9, kSharedShare = .75;
 constexpr absl::Duration kRestoringTurn = absl::Milliseconds(10);  // while nothing else is to be done
 
 }  // namespace
@@ -15,10 +17,13 @@ StepLoop::StepLoop(const EngineParts& parts, const StepLoopOptions& options, Int
     : parts_(parts),
       max_running_(options.max_running),
       max_step_tokens_(options.max_step_tokens),
+      usual_step_tokens_(std::min(options.usual_step_tokens, options.max_step_tokens)),
       prompt_lookup_(options.prompt_lookup),
       intake_(intake),
       sampler_(parts.model.spec().vocabulary),
-      shared_step_(std::min(std::max(options.max_running, kSharedStepTokens), options.max_step_tokens), options.max_step_tokens) {
+      prompt_step_(usual_step_tokens_, options.max_step_tokens, kPromptShare),
+      shared_step_(std::min(std::max(options.max_running, kSharedStepTokens), options.max_step_tokens), options.max_step_tokens,
+                   kSharedShare) {
   if (!options.prefix_cache) return;
   holders_.resize(static_cast<size_t>(parts.kv.pages()));
   if (parts.model.spec().encoder || parts.model.spec().prefix) {
@@ -135,7 +140,12 @@ void StepLoop::Schedule() {
     if (!live_[i]->running) TakePrefix(*live_[i]);
   }
   TakeSources(may_run);
-  PlanBudget budget{max_step_tokens_, may_run, parts_.kv.pages(), shared_step_.tokens(), parts_.model.spec().encoder.has_value()};
+  PlanBudget budget{.max_step_tokens = max_step_tokens_,
+                    .max_running = may_run,
+                    .available_pages = parts_.kv.pages(),
+                    .max_shared_tokens = shared_step_.tokens(),
+                    .whole_apart = parts_.model.spec().encoder.has_value(),
+                    .max_prompt_tokens = prompt_step_.tokens()};
   TakeSnapshot(budget);
   const BatchPlan plan = PlanStep(snapshot_, budget);
   LetOvertake(plan);

@@ -30,8 +30,8 @@
 #include "core/engine/pace.h"
 #include "core/engine/prefix_cache.h"
 #include "core/engine/sampler.h"
-#include "core/engine/shared_step.h"
 #include "core/engine/source_cache.h"
+#include "core/engine/step_size.h"
 #include "core/engine/turns.h"
 #include "core/expert/provider.h"
 #include "core/model/kv_pool.h"
@@ -40,8 +40,10 @@
 namespace moed {
 
 // Tokens of a step in which somebody decodes: what a prompt beside it may cost an answer that is streamed. More where the step
-// waits for experts (shared_step.h).
+// waits for experts (step_size.h).
 inline constexpr int kSharedStepTokens = 64;
+// Of one with prompts alone. More where it waits for experts, too: who comes meanwhile waits for them whatever it computes.
+inline constexpr int kUsualStepTokens = 512;
 
 // What the engine works with; all outlive it. `trace` and `spill` may be null.
 struct EngineParts {
@@ -63,6 +65,7 @@ struct EngineParts {
 struct StepLoopOptions {
   int max_running = 0;  // where sequences need slots, at most as many as there are
   int max_step_tokens = 0;
+  int usual_step_tokens = 0;  // StepEngineOptions
   bool prefix_cache = false;
   bool prompt_lookup = false;
 };
@@ -106,7 +109,7 @@ class StepLoop final : private StepWatcher {
   // For experts, in all steps of the sequences that this one computes.
   double WaitedSeconds() const;
   // `shared_waited_seconds`: of a step in which some decode and others do not.
-  void MeasureStep(int64_t nanos, std::optional<double> shared_waited_seconds);
+  void MeasureStep(int64_t nanos, double waited_seconds);
   void Schedule();
   void TakeSnapshot(PlanBudget& budget);
   int CountHolders();
@@ -169,7 +172,7 @@ class StepLoop final : private StepWatcher {
 
   const EngineParts parts_;
   const int max_running_;
-  const int max_step_tokens_;
+  const int max_step_tokens_, usual_step_tokens_;
   const bool prompt_lookup_;
   Intake& intake_;
   Sampler sampler_;
@@ -181,7 +184,7 @@ class StepLoop final : private StepWatcher {
   Cancellations cancellations_;
   Turns turns_;
   Pace pace_;
-  SharedStep shared_step_;
+  StepSize prompt_step_, shared_step_;
   std::vector<int> running_by_owner_;  // as the intake knows them
   std::vector<LiveRequest*> batch_;    // of the current step; parallel to chunks_
   std::vector<SequenceChunk> chunks_;

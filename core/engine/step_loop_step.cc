@@ -15,6 +15,8 @@ namespace moed {
 void StepLoop::AddChunk(LiveRequest& live, int tokens) {
   Sequence& sequence = *live.sequence;
   if (live.next_checkpoint > sequence.kv.length) tokens = std::min(tokens, live.next_checkpoint - sequence.kv.length);
+  // A checkpoint is kept before the last step of a prompt, and not far from its end.
+  if (checkpoints_ && tokens == live.Pending() && tokens > usual_step_tokens_) tokens -= usual_step_tokens_;
   const bool reaches_goal = tokens == live.Pending();
   SequenceChunk chunk;
   chunk.sequence = sequence.id;
@@ -33,11 +35,8 @@ void StepLoop::AddChunk(LiveRequest& live, int tokens) {
 }
 
 void StepLoop::Compute() {
-  const auto has = [this](Phase phase) {
-    return std::any_of(chunks_.begin(), chunks_.end(), [phase](const auto& chunk) { return chunk.phase == phase; });
-  };
-  const bool prefills = has(Phase::kPrefill), shared = prefills && has(Phase::kDecode);
-  const double waited_before = shared ? WaitedSeconds() : 0;
+  const bool prefills = std::ranges::any_of(chunks_, [](const auto& chunk) { return chunk.phase == Phase::kPrefill; });
+  const double waited_before = WaitedSeconds();
   if (parts_.trace != nullptr) parts_.trace->BeginStep(prefills ? StepKind::kPrefill : StepKind::kDecode);
   const int64_t begun = parts_.clock.NowNanos();
   {
@@ -48,7 +47,7 @@ void StepLoop::Compute() {
         this);
   }
   ++counts_.steps;
-  MeasureStep(parts_.clock.NowNanos() - begun, shared ? std::optional(WaitedSeconds() - waited_before) : std::nullopt);
+  MeasureStep(parts_.clock.NowNanos() - begun, WaitedSeconds() - waited_before);
   if (parts_.spill) NotePrefill(parts_.clock.NowNanos() - begun);
   if (batch_.size() == 1 && chunks_.front().phase == Phase::kDecode) {
     const LiveRequest& alone = *batch_.front();

@@ -171,14 +171,15 @@ void StepLoop::PublishRunning() {
 
 double StepLoop::WaitedSeconds() const { return parts_.provider.sequence_counters(chunks_.front().sequence).stall_seconds; }
 
-void StepLoop::MeasureStep(int64_t nanos, std::optional<double> shared_waited_seconds) {
+void StepLoop::MeasureStep(int64_t nanos, double waited_seconds) {
   int tokens = 0, prefilled = 0;
   for (const SequenceChunk& chunk : chunks_) {
     tokens += static_cast<int>(chunk.tokens.size());
     prefilled += chunk.phase == Phase::kPrefill ? static_cast<int>(chunk.tokens.size()) : 0;
   }
   pace_.OnStep(tokens, prefilled, nanos);
-  if (shared_waited_seconds) shared_step_.OnStep(tokens, static_cast<double>(nanos) * 1e-9, *shared_waited_seconds);
+  if (prefilled == 0) return;
+  (prefilled == tokens ? prompt_step_ : shared_step_).OnStep(tokens, static_cast<double>(nanos) * 1e-9, waited_seconds);
 }
 
 std::optional<double> StepLoop::PrefillSeconds(int tokens) const {

@@ -110,14 +110,15 @@ void Decoder::ChooseProducts() {
 }
 
 absl::Status Decoder::PlaceRows(ExpertProvider& provider) {
-  const bool lent = options_.own_step_tokens > 0 && step_.batch.rows() > options_.own_step_tokens;
+  const int rows = step_.batch.rows();
+  const uint64_t lent = moed::LentBytes(spec_, options_, rows);
   ActivationLender* lender = provider.lender();
-  MOED_CHECK(lender != nullptr || !lent);
+  MOED_CHECK(lender != nullptr || lent == 0);
   std::span<std::byte> memory;
   if (lender != nullptr) {
-    MOED_ASSIGN_OR_RETURN(memory, lender->Lend(lent ? LentBytes(spec_, options_) : 0));
+    MOED_ASSIGN_OR_RETURN(memory, lender->Lend(lent));
   }
-  static_cast<TokenRows&>(step_.scratch) = lent ? CarveLent(spec_, options_, memory) : own_rows_;
+  static_cast<TokenRows&>(step_.scratch) = lent > 0 ? CarveLent(spec_, options_, rows, memory) : own_rows_;
   return absl::OkStatus();
 }
 

@@ -77,7 +77,9 @@ Model::StoredEmbeddingBytes Model::BytesOfStoredEmbedding(const StoreDescription
   return {MatrixPanels::PagesOf(*table).bytes(), held.working, held.host};
 }
 
-uint64_t Model::LentBytes(const ModelSpec& spec, const ModelOptions& options) { return moed::LentBytes(spec, options); }
+uint64_t Model::LentBytes(const ModelSpec& spec, const ModelOptions& options) {
+  return moed::LentBytes(spec, options, options.max_step_tokens);
+}
 
 absl::StatusOr<std::unique_ptr<Model>> Model::Load(const ModelParts& parts, const ModelOptions& options) {
   const auto& [store, spec, backend, kv, trace, trunk, rows, processor] = parts;

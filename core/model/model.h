@@ -109,7 +109,7 @@ class Model {
   // Whether experts may be computed on a processor beside a device: their input is what the host is shown anyway, and everything
   // that they add lies in their records.
   static bool LetsProcessorCompute(const ModelSpec& spec);
-  // What it asks the provider for. 0: nothing.
+  // What it asks the provider for at most. 0: nothing.
   static uint64_t LentBytes(const ModelSpec& spec, const ModelOptions& options);
   // Reads the trunk whole. Shapes are checked against the spec. The trunk and what a step needs are in the backend's memory.
   static absl::StatusOr<std::unique_ptr<Model>> Load(const ModelParts& parts, const ModelOptions& options);

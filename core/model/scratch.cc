@@ -1,6 +1,7 @@
 #include "core/model/scratch.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "core/base/status.h"
 
@@ -26,6 +27,12 @@ class ArenaSizer {
 
 int OwnTokens(const ModelOptions& options) {
   return options.own_step_tokens > 0 ? options.own_step_tokens : options.max_step_tokens;
+}
+
+// Few sizes: what is lent stays as it is from step to step.
+int LentTokens(const ModelOptions& options, int tokens) {
+  constexpr unsigned kLeast = 512;
+  return std::min(options.max_step_tokens, static_cast<int>(std::bit_ceil(std::max(static_cast<unsigned>(tokens), kLeast))));
 }
 
 // `source` and `shared` are one where memory is unified.
@@ -216,16 +223,16 @@ uint64_t ScratchBytes(const ModelSpec& spec, const ModelOptions& options, int th
   return RoundUp(sizer.bytes(), kPageBytes);
 }
 
-uint64_t LentBytes(const ModelSpec& spec, const ModelOptions& options) {
-  if (OwnTokens(options) == options.max_step_tokens) return 0;
+uint64_t LentBytes(const ModelSpec& spec, const ModelOptions& options, int tokens) {
+  if (tokens <= OwnTokens(options)) return 0;
   ArenaSizer sizer;
-  CarveRows(spec, options.expert_inputs, options.max_step_tokens, sizer, sizer);
+  CarveRows(spec, options.expert_inputs, LentTokens(options, tokens), sizer, sizer);
   return RoundUp(sizer.bytes(), kPageBytes);
 }
 
-TokenRows CarveLent(const ModelSpec& spec, const ModelOptions& options, std::span<std::byte> storage) {
+TokenRows CarveLent(const ModelSpec& spec, const ModelOptions& options, int tokens, std::span<std::byte> storage) {
   Arena arena(storage);
-  return CarveRows(spec, options.expert_inputs, options.max_step_tokens, arena, arena);
+  return CarveRows(spec, options.expert_inputs, LentTokens(options, tokens), arena, arena);
 }
 
 Scratch CarveScratch(const ModelSpec& spec, const ModelOptions& options, int threads, std::span<std::byte> storage) {

@@ -128,13 +128,14 @@ struct ScratchSizes {
 ScratchSizes SeparateScratchBytes(const ModelSpec& spec, const ModelOptions& options, int threads);
 // Of unified memory.
 uint64_t ScratchBytes(const ModelSpec& spec, const ModelOptions& options, int threads);
-uint64_t LentBytes(const ModelSpec& spec, const ModelOptions& options);
+// For a step of so many tokens; 0 where they have memory of their own.
+uint64_t LentBytes(const ModelSpec& spec, const ModelOptions& options, int tokens);
 // `storage` has ScratchBytes, or of each SeparateScratchBytes.
 Scratch CarveScratch(const ModelSpec& spec, const ModelOptions& options, int threads, std::span<std::byte> storage);
 Scratch CarveScratch(const ModelSpec& spec, const ModelOptions& options, int threads, std::span<std::byte> working,
                      std::span<std::byte> shared);
-// Those of the largest step; `storage` has LentBytes.
-TokenRows CarveLent(const ModelSpec& spec, const ModelOptions& options, std::span<std::byte> storage);
+// `storage` has LentBytes of as many tokens.
+TokenRows CarveLent(const ModelSpec& spec, const ModelOptions& options, int tokens, std::span<std::byte> storage);
 
 // With the memory that it is carved from.
 struct OwnScratch {

@@ -31,7 +31,7 @@ struct ServingOptions {
   int threads = 1;
   int max_running = 8;
   std::optional<int> queue_capacity;       // absent: as the budget allows
-  std::optional<int> prefill_chunk;        // absent: 512, fewer in a small budget
+  std::optional<int> prefill_chunk;        // absent: up to 4096 where steps wait for experts, fewer in a small budget
   std::optional<int> max_kept_sessions;    // absent: as the budget allows
   std::optional<int> max_new_tokens;       // that a request may ask for; absent: any number
   std::optional<int> max_request_seconds;  // StepEngineOptions

@@ -145,6 +145,7 @@ StepEngineOptions OptionsOfEngine(const ServingInputs& in, uint64_t shares_of, c
                             .max_running = in.options.max_running,
                             .queue_capacity = 0,
                             .max_step_tokens = model.max_step_tokens,
+                            .usual_step_tokens = in.options.prefill_chunk.value_or(kUsualStepTokens),
                             .max_kept_sessions = 0,
                             .prefix_cache = in.options.prefix_cache,
                             .prompt_lookup = in.options.prompt_lookup,

@@ -1,6 +1,7 @@
 #include "core/serving/serving_plan.h"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 #include <vector>
 
@@ -15,8 +16,8 @@ namespace moed {
 namespace {
 
 constexpr uint64_t kLargestBudget = uint64_t{1} << 50;
-constexpr int kMostStepTokens = 512;
-constexpr uint64_t kLentShare = 4;  // one part of the cache in so many is lent at most
+constexpr int kMostStepTokens = 4096;  // where the cache lends their activations
+constexpr uint64_t kLentShare = 4;     // one part of the cache in so many is lent at most
 
 // The most tokens up to `most` whose activations take no more than a share of the budget.
 int TokensWithMemoryOfTheirOwn(const ServingInputs& in, uint64_t budget, int most) {
@@ -29,11 +30,11 @@ int TokensWithMemoryOfTheirOwn(const ServingInputs& in, uint64_t budget, int mos
 }
 
 // Steps to plan with, the preferred first: all activations with memory of their own, where the cache then still has room for all
-// experts; then as many tokens as are set, or up to 512, with memory of their own only for a step that answers share; at last no
-// larger step than that. Where the cache lends nothing only the first.
+// experts; then as many tokens as are set, or up to 4096 of the context, with memory of their own only for a step that answers
+// share; at last no larger step than that. Where the cache lends nothing only the first.
 std::vector<StepTokens> StepsToTry(const ServingInputs& in, uint64_t budget) {
   const auto own = [&](int most) { return TokensWithMemoryOfTheirOwn(in, budget, most); };
-  const int whole = in.options.prefill_chunk.value_or(own(kMostStepTokens));
+  const int whole = in.options.prefill_chunk.value_or(own(kUsualStepTokens));
   std::vector<StepTokens> steps = {{whole, whole}};
   if (in.device_budget) {  // what the cache lends is not the device's
     for (int tokens = whole / 2; tokens >= in.options.max_running; tokens /= 2) steps.push_back({tokens, tokens});
@@ -45,7 +46,9 @@ std::vector<StepTokens> StepsToTry(const ServingInputs& in, uint64_t budget) {
     if (shared < whole) steps.push_back({whole, shared});
     return steps;
   }
-  for (int tokens = kMostStepTokens; tokens > shared; tokens /= 2) steps.push_back({tokens, shared});
+  const auto context = static_cast<unsigned>(in.options.max_context.value_or(in.spec.max_positions));
+  int tokens = std::clamp(static_cast<int>(std::bit_ceil(context)), kUsualStepTokens, kMostStepTokens);
+  for (; tokens > shared; tokens /= 2) steps.push_back({tokens, shared});
   steps.push_back({shared, shared});
   return steps;
 }

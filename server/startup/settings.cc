@@ -331,7 +331,7 @@ constexpr Setting kSettings[] = {
      "as many as run and wait", ApplyInt<1, 65536, &Config::max_calls_per_token>},
     {"prefill-chunk", "Requests", "TOKENS",
      "most tokens of one step, prompts and answers together; while somebody is answered, at most 64 (or --max-running)",
-     "512, fewer in a small budget", ApplyInt<1, 8192, &ServingOptions::prefill_chunk>},
+     "512, up to 4096 where it waits for experts, fewer in a small budget", ApplyInt<1, 8192, &ServingOptions::prefill_chunk>},
     {"max-kept-sessions", "Requests", "N", "idle conversations that are kept", "64, fewer in a small budget",
      ApplyInt<0, 65536, &ServingOptions::max_kept_sessions>},
     {"max-new-tokens", "Requests", "N", "most tokens that a request may ask for; more is refused",

@@ -40,6 +40,7 @@ const PlanCase kCases[] = {
     {"decoding goes first", {Prefills(20, 2), Decodes(1, 1), Decodes(1, 1)}, {8, 4, 10}, 3, {{0, 6}, {1, 1}, {2, 1}}},
     {"a prompt beside decoding is held short", {Prefills(20, 2), Decodes(1, 1)}, {8, 4, 10, 5}, 2, {{0, 4}, {1, 1}}},
     {"prompts alone are not", {Prefills(20, 2)}, {8, 4, 10, 5}, 1, {{0, 8}}},
+    {"nor where it would be, beyond a size of their own", {Prefills(20, 2)}, {8, 4, 10, 5, true, 6}, 1, {{0, 6}}},
     {"prompts in order of arrival", {Prefills(5, 1), Prefills(5, 1), Prefills(5, 1)}, {8, 4, 10}, 3, {{0, 5}, {1, 3}}},
     {"a short prompt does not wait for a long one", {Prefills(20, 2), Prefills(3, 1)}, {8, 4, 10}, 2, {{0, 5}, {1, 3}}},
     {"nor does a longer one, for half of the tokens", {Prefills(99, 9), Prefills(20, 2)}, {8, 4, 10}, 2, {{0, 4}, {1, 4}}},
@@ -131,6 +132,7 @@ TEST(BatchPlanTest, InvariantsHoldForRandomSnapshots) {
     budget.max_running = 1 + random() % 6;
     budget.max_step_tokens = budget.max_running + random() % 8;
     budget.max_shared_tokens = budget.max_running + random() % 8;
+    budget.max_prompt_tokens = 1 + random() % 12;
     const int total_pages = 4 + random() % 12;
     std::vector<PlanSequence> sequences(random() % 9);
     const int running = std::min<int>(random() % (budget.max_running + 1), sequences.size());
@@ -181,7 +183,7 @@ TEST(BatchPlanTest, InvariantsHoldForRandomSnapshots) {
     ASSERT_LE(tokens, budget.max_step_tokens);
     const bool shared = std::any_of(plan.chunks.begin(), plan.chunks.end(),
                                     [&](const PlannedChunk& chunk) { return sequences[chunk.sequence].decoding; });
-    ASSERT_TRUE(!shared || tokens <= budget.max_shared_tokens);
+    ASSERT_LE(tokens, shared ? budget.max_shared_tokens : budget.max_prompt_tokens);
     ASSERT_GE(tokens, sequences.empty() ? 0 : 1);
     for (int i = 0; i < plan.running; ++i) {
       ASSERT_TRUE(!sequences[i].decoding || planned[i] == 1) << "every decoding sequence, every step";

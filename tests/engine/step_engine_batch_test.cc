@@ -117,24 +117,30 @@ TEST(StepEngineBatchTest, DecodingIsNotHeldUpByALongPrompt) {
   harness.ExpectClean();
 }
 
-// Tokens of each step that computes a prompt of 480 beside an answer, where reading takes `read_nanos` of a step and computing
-// `kTokenNanos` of a token, at once.
-std::vector<int> StepsBesideAnAnswer(int64_t read_nanos) {
+// `step`(chunks, tokens) of each; in the time of one reading takes `read_nanos` and computing a millisecond a token, at once.
+void SetSpeed(Harness& harness, int64_t read_nanos, std::function<void(size_t chunks, int tokens)> step) {
   constexpr int64_t kTokenNanos = 1'000'000;
-  HarnessOptions options;
-  options.engine.max_context = 512;
-  options.engine.max_step_tokens = 256;
-  Harness harness(options);
-  std::vector<int> steps;
-  harness.model->on_forward = [&](std::span<SequenceChunk> chunks) {
+  harness.model->on_forward = [&harness, read_nanos, step = std::move(step)](std::span<SequenceChunk> chunks) {
     int tokens = 0;
     for (const SequenceChunk& chunk : chunks) tokens += static_cast<int>(chunk.tokens.size());
-    if (chunks.size() > 1 && tokens > 2) steps.push_back(tokens);
+    step(chunks.size(), tokens);
     const int64_t computing = tokens * kTokenNanos, waited = std::max<int64_t>(0, read_nanos - computing);
     harness.clock.AdvanceNanos(computing + waited);
     for (const SequenceChunk& chunk : chunks)
       harness.provider.lost[chunk.sequence].stall_seconds += static_cast<double>(waited) * 1e-9;
   };
+}
+
+// Tokens of each step that computes a prompt of 480 beside an answer.
+std::vector<int> StepsBesideAnAnswer(int64_t read_nanos) {
+  HarnessOptions options;
+  options.engine.max_context = 512;
+  options.engine.max_step_tokens = 256;
+  Harness harness(options);
+  std::vector<int> steps;
+  SetSpeed(harness, read_nanos, [&](size_t chunks, int tokens) {
+    if (chunks > 1 && tokens > 2) steps.push_back(tokens);
+  });
   auto stream = harness.Submit(GreedyRequest("a", 30));
   harness.engine->RunOneStep();
   auto prompt = harness.Submit(GreedyRequest(std::string(480, 'x'), 2));
@@ -148,6 +154,31 @@ TEST(StepEngineBatchTest, APromptBesideAnAnswerHasLargerStepsWhereTheyWaitForExp
   EXPECT_THAT(StepsBesideAnAnswer(0), testing::ElementsAre(64, 64, 64, 64, 64, 64, 64, testing::Le(64)));
   EXPECT_THAT(StepsBesideAnAnswer(200'000'000), testing::ElementsAre(64, 150, 150, testing::Le(150)));
   EXPECT_THAT(StepsBesideAnAnswer(1'000'000'000), testing::ElementsAre(64, 256, testing::Le(256)));
+}
+
+// Tokens of each step that computes a prompt of 480 alone, up to its answer.
+std::vector<int> StepsOfAPrompt(int64_t read_nanos, bool state = false) {
+  HarnessOptions options;
+  options.state = state;
+  options.slots = 8;
+  options.engine.max_context = 512;
+  options.engine.max_step_tokens = 256;
+  options.engine.usual_step_tokens = 64;
+  Harness harness(options);
+  std::vector<int> steps;
+  SetSpeed(harness, read_nanos, [&](size_t, int tokens) { steps.push_back(tokens); });
+  auto prompt = harness.Submit(GreedyRequest(std::string(480, 'x'), 1));
+  harness.RunAll();
+  EXPECT_EQ(prompt->infos.size(), 1u);
+  return steps;
+}
+
+TEST(StepEngineBatchTest, APromptAloneHasLargerStepsWhereTheyWaitForExperts) {
+  EXPECT_THAT(StepsOfAPrompt(0), testing::ElementsAre(64, 64, 64, 64, 64, 64, 64, 32));
+  EXPECT_THAT(StepsOfAPrompt(200'000'000), testing::ElementsAre(64, 180, 180, 56));
+  EXPECT_THAT(StepsOfAPrompt(1'000'000'000), testing::ElementsAre(64, 256, 160));
+  EXPECT_THAT(StepsOfAPrompt(1'000'000'000, /*state=*/true), testing::ElementsAre(64, 256, 96, 64))
+      << "the last checkpoint before its end is near";
 }
 
 TEST(StepEngineBatchTest, AShortPromptBehindALongOneIsAnsweredAtOnce) {

@@ -316,7 +316,7 @@ TEST_P(ForwardTest, ScratchBytesAreExact) {
     EXPECT_EQ(lent_bytes > 0, options.own_step_tokens > 0);
     auto lent = Buffer::Allocate(lent_bytes);
     ASSERT_TRUE(lent.ok());
-    if (lent_bytes > 0) CarveLent(spec, options, lent->span());  // as below
+    if (lent_bytes > 0) CarveLent(spec, options, options.max_step_tokens, lent->span());  // as below
     for (const int threads : {1, 2, 5}) {
       const uint64_t bytes = Model::ScratchBytes(spec, options, threads);
       auto buffer = Buffer::Allocate(bytes);

@@ -1,4 +1,4 @@
-#include "core/engine/shared_step.h"
+#include "core/engine/step_size.h"
 
 #include <gtest/gtest.h>
 
@@ -8,18 +8,19 @@ namespace moed {
 namespace {
 
 constexpr int kLeast = 64, kMost = 512;
+constexpr double kShare = .75;
 
 // A step reads while it computes, and ends when both are done.
 struct Machine {
   double read_seconds = 0;
   double token_seconds = 0;
 
-  void Step(SharedStep& step, int tokens) const {
+  void Step(StepSize& step, int tokens) const {
     const double computed = token_seconds * tokens, seconds = std::max(computed, read_seconds);
     step.OnStep(tokens, seconds, seconds - computed);
   }
   // As many as a long prompt gives.
-  int After(SharedStep& step, int steps) const {
+  int After(StepSize& step, int steps) const {
     for (int i = 0; i < steps; ++i) Step(step, step.tokens());
     return step.tokens();
   }
@@ -27,32 +28,32 @@ struct Machine {
 
 constexpr Machine kInMemory{0, .001}, kSlowDisk{1, .001}, kFastDisk{.2, .001};
 
-TEST(SharedStepTest, IsAsSmallAsItMayBeWhereNothingIsRead) {
-  SharedStep step(kLeast, kMost);
+TEST(StepSizeTest, IsAsSmallAsItMayBeWhereNothingIsRead) {
+  StepSize step(kLeast, kMost, kShare);
   EXPECT_EQ(kInMemory.After(step, 20), kLeast);
 }
 
-TEST(SharedStepTest, GrowsToWhatIsComputedMeanwhileAndNoFurther) {
-  SharedStep step(kLeast, kMost);
+TEST(StepSizeTest, GrowsToWhatIsComputedMeanwhileAndNoFurther) {
+  StepSize step(kLeast, kMost, kShare);
   EXPECT_EQ(kFastDisk.After(step, 20), 150);  // three quarters of 200
   EXPECT_EQ(kSlowDisk.After(step, 20), kMost);
 }
 
-TEST(SharedStepTest, ShrinksWithinAFewStepsOnceExpertsAreInMemory) {
-  SharedStep step(kLeast, kMost);
+TEST(StepSizeTest, ShrinksWithinAFewStepsOnceExpertsAreInMemory) {
+  StepSize step(kLeast, kMost, kShare);
   ASSERT_EQ(kSlowDisk.After(step, 2), kMost);
   EXPECT_EQ(kInMemory.After(step, 8), kLeast);
 }
 
-TEST(SharedStepTest, TheEndOfAPromptSaysNothingOfLargerSteps) {
-  SharedStep step(kLeast, kMost);
+TEST(StepSizeTest, TheEndOfAPromptSaysNothingOfLargerSteps) {
+  StepSize step(kLeast, kMost, kShare);
   ASSERT_EQ(kSlowDisk.After(step, 2), kMost);
   kInMemory.Step(step, 10);
   EXPECT_EQ(step.tokens(), kMost);
 }
 
-TEST(SharedStepTest, WhatCannotBeIsNotBelieved) {
-  SharedStep step(kLeast, kMost);
+TEST(StepSizeTest, WhatCannotBeIsNotBelieved) {
+  StepSize step(kLeast, kMost, kShare);
   step.OnStep(64, 1, 1);
   step.OnStep(64, 1, 2);
   step.OnStep(0, 1, .5);
@@ -60,8 +61,8 @@ TEST(SharedStepTest, WhatCannotBeIsNotBelieved) {
   EXPECT_EQ(step.tokens(), kLeast);
 }
 
-TEST(SharedStepTest, WithOneSizeThatIsIt) {
-  SharedStep step(kLeast, kLeast);
+TEST(StepSizeTest, WithOneSizeThatIsIt) {
+  StepSize step(kLeast, kLeast, kShare);
   EXPECT_EQ(kSlowDisk.After(step, 3), kLeast);
 }
 
