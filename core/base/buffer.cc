@@ -1,6 +1,7 @@
 #include "core/base/buffer.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -42,7 +43,7 @@ void Unmap(std::byte* data, size_t bytes) {
 
 absl::StatusOr<Buffer> Buffer::Allocate(size_t bytes) {
   if (bytes == 0) return Buffer();
-  const size_t rounded = RoundUp(bytes, kPageBytes);
+  const size_t rounded = RoundUp(bytes, std::max(kPageBytes, SystemPageBytes()));
   const size_t slack = rounded < kLargePageBytes ? 0 : kLargePageBytes;
   if (rounded < bytes || rounded > SIZE_MAX - slack) return ResourceExhausted("cannot map ", bytes, " bytes of memory");
   void* mapped = mmap(nullptr, rounded + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -60,19 +61,32 @@ absl::StatusOr<Buffer> Buffer::Allocate(size_t bytes) {
   return Adopt(data, rounded, MemoryKind::kHost, Unmap);
 }
 
-int64_t ResidentBufferBytes() {
+size_t SystemPageBytes() {
+  static const auto bytes = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  return bytes;
+}
+
+absl::StatusOr<int64_t> ResidentBufferBytes() {
   constexpr size_t kPagesAtOnce = 4096;
+  const size_t page_bytes = SystemPageBytes();
   std::array<unsigned char, kPagesAtOnce> pages;
   size_t resident = 0;
   absl::MutexLock lock(&mappings_mutex);
   for (const auto& [data, bytes] : HostMappings()) {
-    for (size_t begin = 0; begin < bytes; begin += kPagesAtOnce * kPageBytes) {
-      const size_t length = std::min(bytes - begin, kPagesAtOnce * kPageBytes);
-      if (mincore(data + begin, length, pages.data()) != 0) continue;
-      resident += std::count_if(pages.begin(), pages.begin() + length / kPageBytes, [](unsigned char page) { return page & 1; });
+    for (size_t begin = 0; begin < bytes; begin += kPagesAtOnce * page_bytes) {
+      const size_t length = std::min(bytes - begin, kPagesAtOnce * page_bytes);
+      if (mincore(data + begin, length, pages.data()) != 0) return ErrnoError(errno, "mincore does not tell what is resident");
+      resident += std::count_if(pages.begin(), pages.begin() + length / page_bytes, [](unsigned char page) { return page & 1; });
     }
   }
-  return static_cast<int64_t>(resident * kPageBytes);
+  return static_cast<int64_t>(resident * page_bytes);
+}
+
+void GiveBackPages(std::span<std::byte> memory, size_t page_bytes) {
+  const size_t before = -reinterpret_cast<uintptr_t>(memory.data()) % page_bytes;
+  if (memory.size() < before + page_bytes) return;
+  const size_t whole = (memory.size() - before) / page_bytes * page_bytes;
+  MOED_CHECK(madvise(memory.data() + before, whole, MADV_DONTNEED) == 0);
 }
 
 void Buffer::Reset() {

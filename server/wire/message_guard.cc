@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <functional>
+#include <mutex>
 #include <numeric>
 #include <utility>
 
+#include "absl/status/statusor.h"
 #include "core/base/resident_buffers.h"
 #include "server/wire/connection_bytes.h"
 #include "server/wire/own_sockets.h"
@@ -29,7 +31,13 @@ constexpr std::chrono::milliseconds kUntilItIsFree(50);  // all of it, however b
 
 // Buffers are the budget's own, which is used little by little.
 ProcessBytes WithoutBuffers(ProcessBytes memory) {
-  memory.resident -= ResidentBufferBytes();
+  static std::once_flag warned;
+  const absl::StatusOr<int64_t> buffers = ResidentBufferBytes();
+  if (buffers.ok()) {
+    memory.resident -= *buffers;
+  } else {
+    std::call_once(warned, [&] { spdlog::warn("a cache that fills may be taken for a flood: {}", buffers.status().ToString()); });
+  }
   return memory;
 }
 

@@ -7,8 +7,10 @@
 #include <cerrno>
 #include <cstdint>
 #include <limits>
+#include <string>
 
 #include "core/base/resident_buffers.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace moed {
@@ -20,17 +22,40 @@ uintptr_t AddressOf(const void* pointer) { return reinterpret_cast<uintptr_t>(po
 bool IsMapped(void* page) { return msync(page, kPageBytes, MS_ASYNC) == 0; }
 
 TEST(BufferTest, WhatIsResidentIsWhatWasTouched) {
-  const int64_t before = ResidentBufferBytes();
+  const int64_t before = ResidentBufferBytes().value();
   {
     auto small = Buffer::Allocate(10 * kPageBytes), large = Buffer::Allocate(20 << 20);
     ASSERT_TRUE(small.ok() && large.ok());
-    EXPECT_EQ(ResidentBufferBytes(), before);
+    EXPECT_EQ(ResidentBufferBytes().value(), before);
     std::ranges::fill(small->span().first(3 * kPageBytes), std::byte{1});
-    EXPECT_EQ(ResidentBufferBytes(), before + static_cast<int64_t>(3 * kPageBytes));
+    EXPECT_EQ(ResidentBufferBytes().value(), before + static_cast<int64_t>(3 * kPageBytes));
     std::ranges::fill(large->span(), std::byte{1});
-    EXPECT_EQ(ResidentBufferBytes(), before + static_cast<int64_t>(3 * kPageBytes) + (20 << 20));
+    EXPECT_EQ(ResidentBufferBytes().value(), before + static_cast<int64_t>(3 * kPageBytes) + (20 << 20));
   }
-  EXPECT_EQ(ResidentBufferBytes(), before);
+  EXPECT_EQ(ResidentBufferBytes().value(), before);
+}
+
+TEST(BufferTest, WhatTheKernelDoesNotTellIsAnError) {
+  const Buffer buffer = Buffer::Allocate(kPageBytes).value();
+  ASSERT_EQ(munmap(buffer.data(), kPageBytes), 0);
+  EXPECT_THAT(std::string(ResidentBufferBytes().status().message()), testing::HasSubstr("mincore"));
+  ASSERT_EQ(mmap(buffer.data(), kPageBytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0), buffer.data());
+}
+
+TEST(BufferTest, OfPagesThatAreNotWholeNothingIsGivenBack) {
+  constexpr size_t kLarger = 64 << 10;  // a kernel's that has no smaller ones
+  const Buffer buffer = Buffer::Allocate(kLargePageBytes).value();
+  std::ranges::fill(buffer.span(), std::byte{1});
+  const int64_t before = ResidentBufferBytes().value();
+  GiveBackPages(buffer.span().subspan(kPageBytes, kLarger), kLarger);
+  GiveBackPages(buffer.span().subspan(0, kLarger - kPageBytes), kLarger);
+  GiveBackPages(buffer.span().last(kPageBytes), kLarger);
+  EXPECT_EQ(ResidentBufferBytes().value(), before);
+  GiveBackPages(buffer.span().subspan(kPageBytes, 3 * kLarger), kLarger);
+  EXPECT_EQ(ResidentBufferBytes().value(), before - static_cast<int64_t>(2 * kLarger));
+  EXPECT_EQ(buffer.span()[kLarger - 1], std::byte{1});
+  EXPECT_EQ(buffer.span()[kLarger], std::byte{0});
+  EXPECT_EQ(buffer.span()[3 * kLarger], std::byte{1});
 }
 
 TEST(BufferTest, IsZeroFilledAlignedAndWholePages) {

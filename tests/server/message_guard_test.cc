@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -9,6 +10,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstddef>
+#include <memory>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,6 +19,7 @@
 #include "core/base/buffer.h"
 #include "server/wire/connection_bytes.h"
 #include "server/wire/peer_name.h"
+#include "spdlog/sinks/ostream_sink.h"
 #include "spdlog/spdlog.h"
 #include "tests/temporary_folder.h"
 
@@ -154,6 +158,22 @@ TEST_F(MessageGuardTest, NobodyIsEndedForBuffersThatFill) {
   EXPECT_EQ(Open(), (std::vector<bool>{true, true, true}));
   Look(guard, (50 + 40 + 13) * kMiB);
   EXPECT_EQ(Open(), (std::vector<bool>{true, false, true}));
+}
+
+TEST_F(MessageGuardTest, ThatBuffersAreNotSeenIsSaidOnce) {
+  std::ostringstream lines;
+  const auto before = spdlog::default_logger();
+  spdlog::set_default_logger(std::make_shared<spdlog::logger>("", std::make_shared<spdlog::sinks::ostream_sink_mt>(lines)));
+  const Buffer buffer = Buffer::Allocate(kPageBytes).value();
+  ASSERT_EQ(munmap(buffer.data(), kPageBytes), 0);  // the kernel tells nothing of what is not mapped
+  MessageGuard guard(listening_, 12 * kMiB);
+  Look(guard, 50 * kMiB);
+  Look(guard, 70 * kMiB);
+  ASSERT_EQ(mmap(buffer.data(), kPageBytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0), buffer.data());
+  spdlog::set_default_logger(before);
+  const std::string told = lines.str();
+  EXPECT_NE(told.find("taken for a flood"), std::string::npos) << told;
+  EXPECT_EQ(std::ranges::count(told, '\n'), 1) << told;
 }
 
 TEST_F(MessageGuardTest, NobodyIsEndedForMessagesThatAreThere) {

@@ -1,12 +1,11 @@
 #include "core/expert/cache/slot_pool.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <cstring>
 #include <iterator>
 
 #include "core/base/check.h"
+#include "core/base/resident_buffers.h"
 #include "core/base/status.h"
 
 namespace moed {
@@ -61,12 +60,10 @@ void SlotPool::Resize(uint64_t capacity_bytes) {
   capacity_bytes_ = capacity_bytes;
 }
 
-// The kernel gives zeroed pages where it is touched again.
 void SlotPool::GiveBackBeyond() {
   if (touched_bytes_ <= end()) return;
   MOED_CHECK(gives_back());
-  const std::span<std::byte> beyond = region_.span().subspan(end());
-  MOED_CHECK(madvise(beyond.data(), beyond.size(), MADV_DONTNEED) == 0);
+  GiveBackPages(region_.span().subspan(end()));
   touched_bytes_ = end();
 }
 
