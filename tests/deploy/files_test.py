@@ -18,6 +18,11 @@ from tools.daemon import ROOT
 IO_URING = {"io_uring_setup", "io_uring_enter", "io_uring_register"}
 DELAY_SECONDS, DRAIN_SECONDS = 2, 30  # as the programs have them
 HTTP_MIB = 384  # what moed-http takes at most: tests/http/memory_test.py, docs/http.md
+# Of what moed allows itself: what none of its calls is, and libraries may do without.
+OUTSIDE_PROFILE = {"copy_file_range", "pwritev2", "rt_sigpending", "rt_sigsuspend", "sendfile"}
+ONLY_MOED_HTTP = {"timerfd_create", "timerfd_gettime", "timerfd_settime"}  # which has its runtime's profile
+# C libraries take futex; the others are @resources.
+OUTSIDE_UNIT = {"futex_requeue", "futex_wait", "futex_wake", "sched_setaffinity", "sched_setscheduler", "setrlimit"}
 # What no container of moed needs, and what would let a broken one reach the host.
 FORBIDDEN = {
     "mount",
@@ -42,6 +47,18 @@ FORBIDDEN = {
     "mknodat",
     "chroot",
 }
+
+
+def own_calls() -> set[str]:
+    """What moed allows itself by --sandbox."""
+    table = re.search(r"kAllowed\[\] = \{(.*?)\};", (ROOT / "server" / "sandbox" / "system_calls.cc").read_text(), re.S)
+    assert table
+    return set(re.findall(r'"(\w+)"', table[1]))
+
+
+def calls_of(names: list[str], sets: dict[str, list[str]]) -> set[str]:
+    """As systemd reads them: names of calls, and of sets."""
+    return {call for name in names for call in (calls_of(sets[name], sets) if name in sets else {name})}
 
 
 class Systemd(unittest.TestCase):
@@ -104,6 +121,21 @@ class Systemd(unittest.TestCase):
         self.assertEqual(http.pop("SystemCallFilter")[0], moed.pop("SystemCallFilter")[0])
         self.assertEqual(moed, http)
         self.assertEqual((moed["CapabilityBoundingSet"], moed["ProtectSystem"], moed["DynamicUser"]), ([""], ["strict"], ["yes"]))
+
+    def test_what_moed_allows_itself_the_unit_allows(self) -> None:
+        if not shutil.which("systemd-analyze"):
+            self.skipTest("no systemd-analyze")
+        command = ["systemd-analyze", "syscall-filter", "--no-pager"]
+        listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        sets: dict[str, list[str]] = {}
+        for line in listed.splitlines():
+            if line.startswith("@"):
+                members = sets.setdefault(line, [])
+            elif re.match(r"\s+[^\s#]", line):
+                members.append(line.strip())
+        allowed, refused = self.units["moed"]["SystemCallFilter"]
+        unit = calls_of(allowed.split(), sets) - calls_of(refused.removeprefix("~").split(), sets)
+        self.assertEqual((own_calls() & calls_of(["@known"], sets)) - unit - OUTSIDE_UNIT, set())
 
     def test_their_exposure_is_what_is_said(self) -> None:
         version = subprocess.run(["systemd-analyze", "--version"], capture_output=True, text=True, check=True).stdout
@@ -312,6 +344,9 @@ class Seccomp(unittest.TestCase):
 
     def test_allows_io_uring(self) -> None:
         self.assertLessEqual(IO_URING, self.allowed)
+
+    def test_what_moed_allows_itself_it_allows(self) -> None:
+        self.assertEqual(own_calls() - self.allowed, OUTSIDE_PROFILE | ONLY_MOED_HTTP)
 
     def test_keeps_the_host_out_of_reach(self) -> None:
         self.assertEqual(self.allowed & FORBIDDEN, set())
