@@ -43,8 +43,8 @@ constexpr const char* kReadByAll[] = {"/usr",
                                       "/etc/ssl/certs",
                                       "/etc/ssl/openssl.cnf"};
 // Drivers from 570 on name their threads when they start, and do not start where they may not.
-constexpr const char* kDevices[] = {"/dev/nvidia*", "/dev/nvgpu",   "/dev/nvhost*", "/dev/nvmap",      "/dev/nvsciipc*",
-                                    "/dev/dri",     "/dev/host1x*", "/dev/shm",     "/tmp/nvidia-mps", "/proc/self/task"};
+constexpr const char* kDevices[] = {"/dev/nvidia*", "/dev/nvgpu",   "/dev/nvhost*", "/dev/nvmap",     "/dev/nvsciipc*",
+                                    "/dev/dri",     "/dev/host1x*", "/dev/dxg",     "/proc/self/task"};
 
 SandboxState state;  // written before there are threads
 
@@ -99,8 +99,22 @@ void AddDriver(LandlockRules& rules) {
   AddReadable(loaded->l_name, rules);
 }
 
+std::string VariableOr(const char* name, const char* otherwise) {
+  const char* value = std::getenv(name);
+  return value == nullptr || *value == '\0' ? otherwise : value;
+}
+
+// What a driver's library makes files in: memory that processes share, pipes to MPS, and, where it is named, what was compiled.
+absl::Status AddWrittenByDriver(LandlockRules& rules) {
+  rules.writable.emplace_back("/dev/shm");
+  const std::string pipes = VariableOr("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps");
+  MOED_RETURN_IF_ERROR(AddWritable(pipes, pipes, rules));
+  const std::string compiled = VariableOr("CUDA_CACHE_PATH", "");
+  return compiled.empty() ? absl::OkStatus() : AddWritableFolder(compiled, rules);
+}
+
 // Libraries that the environment names are loaded when a device is looked for.
-void AddDevices(LandlockRules& rules) {
+absl::Status AddDevices(LandlockRules& rules) {
   AddDriver(rules);
   for (const char* pattern : kDevices) {
     glob_t found{};
@@ -109,11 +123,9 @@ void AddDevices(LandlockRules& rules) {
     globfree(&found);
   }
   rules.readable.emplace_back("/etc/nvidia");
-  const char* folders = std::getenv("LD_LIBRARY_PATH");
-  for (std::string& folder :
-       std::vector<std::string>(absl::StrSplit(folders == nullptr ? "" : folders, ':', absl::SkipEmpty()))) {
-    rules.readable.push_back(std::move(folder));
-  }
+  const std::vector<std::string> folders = absl::StrSplit(VariableOr("LD_LIBRARY_PATH", ""), ':', absl::SkipEmpty());
+  rules.readable.insert(rules.readable.end(), folders.begin(), folders.end());
+  return AddWrittenByDriver(rules);
 }
 
 absl::StatusOr<LandlockRules> RulesFor(const SandboxNeeds& needs) {
@@ -129,7 +141,7 @@ absl::StatusOr<LandlockRules> RulesFor(const SandboxNeeds& needs) {
     rules.listening_ports.push_back(address.port);
     rules.any_listening_port |= address.port == 0 && !IsNumeric(address.host);
   }
-  if (needs.devices) AddDevices(rules);
+  if (needs.devices) MOED_RETURN_IF_ERROR(AddDevices(rules));
   rules.connects = needs.connects;
   const char* notices = std::getenv("NOTIFY_SOCKET");
   rules.abstract_sockets = notices != nullptr && *notices == '@';
