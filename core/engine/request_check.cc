@@ -58,17 +58,6 @@ absl::Status CheckBytes(std::string_view field, const std::string& value, int le
   return InvalidArgument(field, ": ", value.size(), " bytes, allowed are ", least, " to ", most);
 }
 
-// Names are shown to operators, on terminals and in logs.
-absl::Status CheckName(std::string_view field, const std::string& name, int least, int most) {
-  MOED_RETURN_IF_ERROR(CheckBytes(field, name, least, most));
-  for (size_t i = 0; i < name.size(); ++i) {
-    const auto byte = static_cast<uint8_t>(name[i]);
-    const bool c1 = byte == 0xc2 && i + 1 < name.size() && static_cast<uint8_t>(name[i + 1]) < 0xa0;  // U+0080 to U+009F in UTF-8
-    if (byte < 0x20 || byte == 0x7f || c1) return InvalidArgument(field, ": control characters are not allowed");
-  }
-  return absl::OkStatus();
-}
-
 absl::Status CheckCount(std::string_view field, size_t count, int most) {
   if (count <= static_cast<size_t>(most)) return absl::OkStatus();
   return InvalidArgument(field, ": ", count, " entries, at most ", most, " are allowed");
@@ -182,11 +171,13 @@ absl::Status CheckSessionFields(const EngineRequest& request, const EngineLimits
   if (request.must_exist && request.session_id.empty()) return InvalidArgument("must_exist: needs a session_id");
   if (!request.expected_tokens) return absl::OkStatus();
   if (request.session_id.empty()) return InvalidArgument("expected_tokens: needs a session_id");
-  return CheckRange("expected_tokens", *request.expected_tokens, {0, static_cast<double>(limits.max_context)});
+  // Beyond this server's context, too, it is the session that is another one.
+  return CheckRange("expected_tokens", *request.expected_tokens, {0, kInfinity, false, true});
 }
 
+// Generate scores, too, where there is to be no answer.
 std::string_view TopField(const EngineRequest& request) {
-  return request.kind == RequestKind::kScore ? "top_logprobs" : "response.top_logprobs";
+  return request.kind == RequestKind::kScore && !request.prompt_logprobs ? "top_logprobs" : "response.top_logprobs";
 }
 
 absl::Status CheckScoredAlternatives(const EngineRequest& request, const EngineLimits& limits) {
@@ -215,6 +206,16 @@ absl::Status CheckPromptLogprobs(const EngineRequest& request, const EngineLimit
 
 }  // namespace
 
+absl::Status CheckName(std::string_view field, const std::string& name, int least_bytes, int most_bytes) {
+  MOED_RETURN_IF_ERROR(CheckBytes(field, name, least_bytes, most_bytes));
+  for (size_t i = 0; i < name.size(); ++i) {
+    const auto byte = static_cast<uint8_t>(name[i]);
+    const bool c1 = byte == 0xc2 && i + 1 < name.size() && static_cast<uint8_t>(name[i + 1]) < 0xa0;  // U+0080 to U+009F in UTF-8
+    if (byte < 0x20 || byte == 0x7f || c1) return InvalidArgument(field, ": control characters are not allowed");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckRequest(const EngineRequest& request, const EngineLimits& limits) {
   MOED_RETURN_IF_ERROR(CheckName("request_id", request.name, 1, limits.request.name_bytes));
   MOED_RETURN_IF_ERROR(CheckSessionFields(request, limits));
@@ -230,8 +231,10 @@ absl::Status CheckRequest(const EngineRequest& request, const EngineLimits& limi
   MOED_RETURN_IF_ERROR(CheckFormat(request));
   MOED_RETURN_IF_ERROR(
       CheckRange(TopField(request), request.top_logprobs, {0, static_cast<double>(limits.request.top_logprobs)}));
-  if (request.kind == RequestKind::kGenerate && request.top_logprobs > 0 && !request.logprobs) {
-    return InvalidArgument("response.top_logprobs: ", request.top_logprobs, " needs response.logprobs = true");
+  const bool has_logprobs = request.kind == RequestKind::kScore || request.logprobs || request.prompt_logprobs;
+  if (request.top_logprobs > 0 && !has_logprobs) {
+    return InvalidArgument("response.top_logprobs: ", request.top_logprobs,
+                           " needs response.logprobs or response.prompt_logprobs = true");
   }
   if (request.fidelity == Fidelity::FastMatmul() && !limits.fast_matmul) {
     return FailedPrecondition("fidelity.kind: FAST_MATMUL is not served here; it is where moed runs with --fast-matmul on");

@@ -2,11 +2,16 @@
 #pragma once
 
 #include <optional>
+#include <string>
+#include <string_view>
 
 #include "absl/status/status.h"
 #include "core/engine/engine.h"
 
 namespace moed {
+
+// A name of a request or a session, which is shown to operators, on terminals and in logs: no control characters.
+absl::Status CheckName(std::string_view field, const std::string& name, int least_bytes, int most_bytes);
 
 // INVALID_ARGUMENT that names field, value and what is allowed. Of its session nothing is known here: CheckSession.
 absl::Status CheckRequest(const EngineRequest& request, const EngineLimits& limits);

@@ -149,6 +149,15 @@ TEST(RequestCheckTest, AlternativesOfATextToScoreAreBounded) {
   EXPECT_TRUE(CheckRequest(request, wide).ok()) << "its prompt is not scored";
   request.prompt_logprobs = true;
   EXPECT_THAT(std::string(CheckRequest(request, wide).message()), StartsWith("response.top_logprobs: 20 for each of 410 tokens"));
+  request.kind = RequestKind::kScore;  // no answer is asked for
+  EXPECT_THAT(std::string(CheckRequest(request, wide).message()), StartsWith("response.top_logprobs: 20 for each of 410 tokens"));
+}
+
+TEST(RequestCheckTest, AlternativesOfThePromptAloneMayBeAskedFor) {
+  EngineRequest request = Valid();
+  request.prompt_logprobs = true;
+  request.top_logprobs = 5;
+  EXPECT_EQ(CheckRequest(request, kLimits), absl::OkStatus());
 }
 
 const std::function<void(EngineRequest&)> kRight[] = {
