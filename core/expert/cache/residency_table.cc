@@ -4,9 +4,23 @@
 #include <span>
 
 namespace moed {
+namespace {
+
+// Tables count apart from each other, below what numbers in JSON hold (2^53) for the first 8191.
+uint64_t NextBegin() {
+  static std::atomic<uint64_t> tables{0};
+  return (tables.fetch_add(1, std::memory_order_relaxed) + 1) << 40;
+}
+
+}  // namespace
 
 ResidencyTable::ResidencyTable(const ExpertIndex& index)
-    : index_(index), states_(index.size()), on_device_(index.size()), counts_(index.size()) {}
+    : index_(index),
+      begin_(NextBegin()),
+      states_(index.size()),
+      on_device_(index.size()),
+      counts_(index.size()),
+      happenings_(begin_) {}
 
 uint64_t ResidencyTable::TableBytes(size_t keys) { return keys * (sizeof(RecordState) + sizeof(bool) + sizeof(Counts)); }
 
@@ -51,7 +65,7 @@ void ResidencyTable::Changed(Counts& counts) {
 
 ExpertMap ResidencyTable::ChangedSince(uint64_t since) const {
   ExpertMap map{.now = happenings_.load(std::memory_order_acquire), .layers = {}};
-  const bool all = since == 0 || since > map.now;
+  const bool all = since < begin_ || since > map.now;
   for (int position = 0; position < index_.layers(); ++position) {
     LayerCells& layer = map.layers.emplace_back();
     layer.layer = index_.Layer(position);

@@ -38,7 +38,7 @@ class ResidencyTable final : public ResidencyView {
   // [precision] of the layer at `position`.
   std::vector<uint32_t> Residents(int position) const;
   // Of the experts that something happened to since a map whose `now` was `since`; of all for 0, and for what is none of this
-  // table. What happens meanwhile may be in it, and is in the next one in any case.
+  // table: another one of this process counts elsewhere. What happens meanwhile may be in it, and is in the next one in any case.
   ExpertMap ChangedSince(uint64_t since) const;
 
   size_t memory_bytes() const { return TableBytes(states_.size()); }
@@ -57,10 +57,11 @@ class ResidencyTable final : public ResidencyView {
   bool AddCell(int position, int32_t expert, uint64_t since, ExpertCell& cell) const;
 
   const ExpertIndex index_;
+  const uint64_t begin_;
   std::vector<std::atomic<RecordState>> states_;
   std::vector<std::atomic<bool>> on_device_;
   std::vector<Counts> counts_;
-  Count happenings_{0};
+  Count happenings_;  // from begin_ on
 };
 
 }  // namespace moed

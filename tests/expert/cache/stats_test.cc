@@ -205,6 +205,10 @@ TEST(ExpertMap, TellsAllAndThenWhatChanged) {
   ASSERT_EQ(CellsOf(*provider, kSecond, now).experts.size(), 1u);
   EXPECT_EQ(CellsOf(*provider, kFirst, provider->ChangedExperts(now).now + 1).experts.size(), size_t{kExperts})
       << "of another process";
+  const auto next = MakeProvider(*backend, Records(1));
+  for (const uint64_t since : {now, provider->ChangedExperts(0).now}) {
+    EXPECT_EQ(CellsOf(*next, kFirst, since).experts.size(), size_t{kExperts}) << "of another model";
+  }
 }
 
 TEST(Counters, EvictionsLoadsAndBytesAddUp) {
