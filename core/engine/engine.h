@@ -263,7 +263,7 @@ class Engine {
   virtual std::vector<SessionInfo> ListSessions(size_t most) const = 0;
 
   // Of a prompt with so many tokens, of which none are known here.
-  virtual QueueEstimate EstimateQueue(const std::string& tenant, int prompt_tokens) const = 0;
+  virtual QueueEstimate EstimateQueue(const std::string& tenant, Priority priority, int prompt_tokens) const = 0;
   // Those that have been here, by name.
   virtual std::vector<TenantInfo> ListTenants() const = 0;
   // Runs `task` once on the engine's thread between two steps, soon: at most a step later. It must not call the engine back. What

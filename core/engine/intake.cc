@@ -40,6 +40,7 @@ absl::StatusOr<RequestId> Intake::Submit(
   }
   sequence->owner = owner;
   const auto prompt_tokens = static_cast<int>(request.prompt.size());
+  const Priority priority = request.priority;  // likewise
   RequestId id;
   try {
     sequence->Begin(request.prompt, request.whole_prompt);
@@ -54,7 +55,7 @@ absl::StatusOr<RequestId> Intake::Submit(
     if (known != nullptr) sessions_.Keep(std::move(sequence));
     throw;
   }
-  tenants_.Admit(owner, prompt_tokens);
+  tenants_.Admit(owner, priority, prompt_tokens);
   ++unfinished_;
   wake_.Notify();
   return id;
@@ -183,14 +184,14 @@ std::vector<TenantInfo> Intake::ListTenants() const {
   return tenants_.List();
 }
 
-Intake::Standing Intake::StandingOf(const std::string& tenant) const {
+Intake::Standing Intake::StandingOf(const std::string& tenant, Priority priority) const {
   absl::MutexLock lock(&mutex_);
   const size_t owner = tenants_.Find(tenant);
-  const int position = tenants_.Position(owner);
+  const int position = tenants_.Position(owner, priority);
   return {position, position >= tenants_.Room(owner)};
 }
 
-void Intake::SetRunning(std::span<const int> by_owner) {
+void Intake::SetRunning(std::span<const CountsByPriority> by_owner) {
   absl::MutexLock lock(&mutex_);
   tenants_.SetRunning(by_owner);
 }
@@ -208,7 +209,7 @@ void Intake::VisitIdle(absl::FunctionRef<bool(Sequence&)> visit) {
 std::unique_ptr<Sequence> Intake::Release(const LiveRequest& live, std::unique_ptr<Sequence> kept) {
   absl::MutexLock lock(&mutex_);
   admission_.Release(live.id, NameOf(live.request), live.request.session_id);
-  tenants_.Release(live.owner, live.charged_tokens, live.started);
+  tenants_.Release(live.owner, live.request.priority, live.charged_tokens, live.started);
   cancellations_.erase(live.id);
   return kept == nullptr ? nullptr : sessions_.Keep(std::move(kept));
 }

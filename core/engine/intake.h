@@ -57,7 +57,7 @@ class Intake {
     int position = 0;
     bool waits = false;
   };
-  Standing StandingOf(const std::string& tenant) const;
+  Standing StandingOf(const std::string& tenant, Priority priority) const;
   int sessions() const;  // idle and busy
 
   // The engine's thread.
@@ -72,8 +72,8 @@ class Intake {
   std::vector<std::function<void()>> TakeTasks();
   // Moves what was cancelled into `cancellations`; the reason of a Stop, if there was one.
   std::optional<absl::Status> Interruptions(Cancellations& cancellations);
-  // For the figures of tenants: requests that are computed, by owner, and tokens of an answer.
-  void SetRunning(std::span<const int> by_owner);
+  // For the figures of tenants: requests that are computed, [owner][Priority], and tokens of an answer.
+  void SetRunning(std::span<const CountsByPriority> by_owner);
   void CountGenerated(size_t owner, int tokens);
   // Idle sessions, the one that was kept longest first, until `visit` says false. It must not call the intake.
   void VisitIdle(absl::FunctionRef<bool(Sequence&)> visit);

@@ -155,8 +155,8 @@ absl::StatusOr<RequestId> StepEngine::Submit(EngineRequest request, std::shared_
   return seconds_per_end > 0 ? RetryAfter(id.status(), seconds_per_end) : id.status();
 }
 
-QueueEstimate StepEngine::EstimateQueue(const std::string& tenant, int prompt_tokens) const {
-  const Intake::Standing standing = intake_.StandingOf(tenant);
+QueueEstimate StepEngine::EstimateQueue(const std::string& tenant, Priority priority, int prompt_tokens) const {
+  const Intake::Standing standing = intake_.StandingOf(tenant, priority);
   QueueEstimate estimate{.position = standing.position};
   const double seconds_per_end = loop_.Stats().seconds_per_end;
   if (!standing.waits) {

@@ -58,7 +58,7 @@ class StepEngine final : public Engine {
   bool HasSession(const std::string& session_id) const override { return intake_.HasSession(session_id); }
   absl::Status DeleteSession(const std::string& session_id) override { return intake_.DeleteSession(session_id); }
   std::vector<SessionInfo> ListSessions(size_t most) const override { return intake_.ListSessions(most); }
-  QueueEstimate EstimateQueue(const std::string& tenant, int prompt_tokens) const override;
+  QueueEstimate EstimateQueue(const std::string& tenant, Priority priority, int prompt_tokens) const override;
   std::vector<TenantInfo> ListTenants() const override { return intake_.ListTenants(); }
   absl::Status BetweenSteps(std::function<void()> task) override { return intake_.Post(std::move(task)); }
   void Drain(absl::Status refusal) override;

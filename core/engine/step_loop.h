@@ -185,8 +185,8 @@ class StepLoop final : private StepWatcher {
   Turns turns_;
   Pace pace_;
   StepSize prompt_step_, shared_step_;
-  std::vector<int> running_by_owner_;  // as the intake knows them
-  std::vector<LiveRequest*> batch_;    // of the current step; parallel to chunks_
+  std::vector<CountsByPriority> running_by_owner_;  // as the intake knows them
+  std::vector<LiveRequest*> batch_;                 // of the current step; parallel to chunks_
   std::vector<SequenceChunk> chunks_;
   std::vector<PlanSequence> snapshot_;
   DraftPrices prices_;

@@ -162,8 +162,10 @@ void StepLoop::NoteHeavyTenants() {
 }
 
 void StepLoop::PublishRunning() {
-  std::vector<int> by_owner(turns_.tenants(), 0);
-  for (const auto& live : live_) by_owner[live->owner] += live->running ? 1 : 0;
+  std::vector<CountsByPriority> by_owner(turns_.tenants());
+  for (const auto& live : live_) {
+    by_owner[live->owner][static_cast<size_t>(live->request.priority)] += live->running ? 1 : 0;
+  }
   if (by_owner == running_by_owner_) return;
   intake_.SetRunning(by_owner);
   running_by_owner_ = std::move(by_owner);

@@ -1,16 +1,24 @@
 #include "core/engine/tenant_table.h"
 
 #include <algorithm>
+#include <cmath>
+#include <numeric>
 #include <utility>
 
 #include "core/base/clock.h"
 #include "core/base/retry_after.h"
 #include "core/base/status.h"
+#include "core/engine/turns.h"
 
 namespace moed {
 namespace {
 
 constexpr int64_t kShareOfFreeQueue = 4;
+
+// Of `waiting` others, those that have their turns while `own` of the asking side have theirs.
+int RunBefore(int waiting, double weight, int own, double own_weight) {
+  return static_cast<int>(std::min<double>(waiting, std::ceil(own * weight / own_weight)));
+}
 
 }  // namespace
 
@@ -81,16 +89,18 @@ void TenantTable::Spend(Tenant& tenant, int tokens) const {
   if (tenant.info.limits.tokens_per_minute) tenant.level -= tokens;
 }
 
-void TenantTable::Admit(size_t owner, int prompt_tokens) {
+void TenantTable::Admit(size_t owner, Priority priority, int prompt_tokens) {
   Tenant& tenant = tenants_[owner];
   ++tenant.live;
+  ++tenant.live_of[static_cast<size_t>(priority)];
   ++live_;
   Spend(tenant, prompt_tokens);
 }
 
-void TenantTable::Release(size_t owner, int prompt_tokens, bool started) {
+void TenantTable::Release(size_t owner, Priority priority, int prompt_tokens, bool started) {
   Tenant& tenant = tenants_[owner];
   --tenant.live;
+  --tenant.live_of[static_cast<size_t>(priority)];
   --live_;
   if (started) {
     tenant.info.prompt_tokens += static_cast<uint64_t>(prompt_tokens);
@@ -105,11 +115,13 @@ void TenantTable::CountGenerated(size_t owner, int tokens) {
   Spend(tenant, tokens);
 }
 
-void TenantTable::SetRunning(std::span<const int> by_owner) {
+void TenantTable::SetRunning(std::span<const CountsByPriority> by_owner) {
   running_ = 0;
   for (size_t owner = 0; owner < tenants_.size(); ++owner) {
-    tenants_[owner].info.running = owner < by_owner.size() ? by_owner[owner] : 0;
-    running_ += tenants_[owner].info.running;
+    Tenant& tenant = tenants_[owner];
+    tenant.running_of = owner < by_owner.size() ? by_owner[owner] : CountsByPriority{};
+    tenant.info.running = std::accumulate(tenant.running_of.begin(), tenant.running_of.end(), 0);
+    running_ += tenant.info.running;
   }
 }
 
@@ -119,18 +131,29 @@ int TenantTable::Room(size_t owner) const {
   return std::max(0, info.limits.max_running ? std::min(free, *info.limits.max_running - info.running) : free);
 }
 
+// While it waits for those of its own priority, each other priority gets as many more turns as its weight says.
+int TenantTable::OwnPosition(const Tenant& tenant, Priority priority) {
+  const auto asked = static_cast<size_t>(priority);
+  const auto waiting = [&](size_t of) { return std::max(0, tenant.live_of[of] - tenant.running_of[of]); };
+  int position = waiting(asked);
+  for (size_t other = 0; other < kPriorityWeights.size(); ++other) {
+    if (other == asked) continue;
+    position += RunBefore(waiting(other), kPriorityWeights[other], waiting(asked), kPriorityWeights[asked]);
+  }
+  return position;
+}
+
 // While it waits for its own requests, each other tenant gets as many more turns as its weight says.
-int TenantTable::Position(size_t owner) const {
+int TenantTable::Position(size_t owner, Priority priority) const {
   const Tenant& asking = tenants_[owner];
-  const int own = Waiting(asking);
-  int64_t position = own;
+  const int own = OwnPosition(asking, priority);
+  int position = own;
   for (size_t other = 0; other < tenants_.size(); ++other) {
     if (other == owner) continue;
-    const int64_t weight = asking.info.limits.weight;
-    const int64_t turns = (int64_t{own} * tenants_[other].info.limits.weight + weight - 1) / weight;
-    position += std::min<int64_t>(Waiting(tenants_[other]), turns);
+    const Tenant& tenant = tenants_[other];
+    position += RunBefore(Waiting(tenant), tenant.info.limits.weight, own, asking.info.limits.weight);
   }
-  return static_cast<int>(position);
+  return position;
 }
 
 std::vector<TenantInfo> TenantTable::List() const {

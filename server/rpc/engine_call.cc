@@ -185,7 +185,7 @@ bool EngineCall::Admit(absl::StatusOr<PendingRequest> read) {
     prompt_ = engine_request.target.empty() ? engine_request.prompt : engine_request.target;
   }
   wants_logprobs_ = engine_request.logprobs;
-  queue_ = model_->engine->EstimateQueue(tenant(), static_cast<int>(engine_request.prompt.size()));
+  queue_ = model_->engine->EstimateQueue(tenant(), engine_request.priority, static_cast<int>(engine_request.prompt.size()));
   auto id = model_->engine->Submit(std::move(engine_request), std::static_pointer_cast<EngineCall>(shared_from_this()));
   if (!id.ok()) return reject(WithRetry(id.status()), WhyRefused(id.status()));
   absl::MutexLock lock(&engine_mutex_);

@@ -164,16 +164,16 @@ void ScriptedEngine::Finish(size_t index, FinishInfo finish) {
 }
 
 void ScriptedEngine::TellRunning() {
-  std::vector<int> by_owner;
+  std::vector<CountsByPriority> by_owner;
   for (const Play& play : plays_) {
     if (by_owner.size() <= play.live->owner) by_owner.resize(play.live->owner + 1);
-    by_owner[play.live->owner] += play.live->running ? 1 : 0;
+    by_owner[play.live->owner][static_cast<size_t>(play.live->request.priority)] += play.live->running ? 1 : 0;
   }
   intake_.SetRunning(by_owner);
 }
 
-QueueEstimate ScriptedEngine::EstimateQueue(const std::string& tenant, int) const {
-  const Intake::Standing standing = intake_.StandingOf(tenant);
+QueueEstimate ScriptedEngine::EstimateQueue(const std::string& tenant, Priority priority, int) const {
+  const Intake::Standing standing = intake_.StandingOf(tenant, priority);
   absl::MutexLock lock(&stats_mutex_);
   QueueEstimate estimate{.position = standing.position, .prefill_seconds = prefill_seconds_};
   if (seconds_per_end_) estimate.wait_seconds = standing.waits ? (standing.position + 1) * *seconds_per_end_ : 0;

@@ -281,22 +281,23 @@ TEST(StepEngineTenantTest, RefusalsAndPositionsGoByTheMeasuredRate) {
   }();
   EXPECT_TRUE(absl::IsResourceExhausted(unmeasured));
   EXPECT_EQ(RetryAfterOf(unmeasured), std::nullopt);
-  EXPECT_EQ(harness.engine->EstimateQueue("", 4).wait_seconds, std::nullopt);
+  EXPECT_EQ(harness.engine->EstimateQueue("", Priority::kNormal, 4).wait_seconds, std::nullopt);
   harness.RunAll();
-  QueueEstimate estimate = harness.engine->EstimateQueue("", 4);
+  QueueEstimate estimate = harness.engine->EstimateQueue("", Priority::kNormal, 4);
   EXPECT_EQ(estimate.position, 0);
   EXPECT_EQ(estimate.wait_seconds, 0);
   ASSERT_TRUE(estimate.prefill_seconds);
   EXPECT_NEAR(*estimate.prefill_seconds, 1, .01) << "four tokens went in one step of a second";
-  EXPECT_EQ(harness.engine->EstimateQueue("", 5).prefill_seconds, std::nullopt);
+  EXPECT_EQ(harness.engine->EstimateQueue("", Priority::kNormal, 5).prefill_seconds, std::nullopt);
 
   for (int i = 0; i < 3; ++i) harness.Submit(GreedyRequest("b", 5));
   harness.engine->RunOneStep();
   const double seconds_per_end = harness.engine->Stats().seconds_per_end;
   EXPECT_GT(seconds_per_end, 1);
   EXPECT_LT(seconds_per_end, 12);
-  estimate = harness.engine->EstimateQueue("", 4);
+  estimate = harness.engine->EstimateQueue("", Priority::kNormal, 4);
   EXPECT_EQ(estimate.position, 2);
+  EXPECT_EQ(harness.engine->EstimateQueue("", Priority::kHigh, 4).position, 0) << "no other one of its priority waits";
   EXPECT_NEAR(*estimate.wait_seconds, 3 * seconds_per_end, 1e-6);
   EXPECT_NEAR(*RetryAfterOf(harness.SubmitError(GreedyRequest("b", 1))), seconds_per_end, .01);
   harness.RunAll();

@@ -24,8 +24,8 @@ class PassingEngine : public Engine {
   bool HasSession(const std::string& session_id) const override { return engine_.HasSession(session_id); }
   absl::Status DeleteSession(const std::string& session_id) override { return engine_.DeleteSession(session_id); }
   std::vector<SessionInfo> ListSessions(size_t most) const override { return engine_.ListSessions(most); }
-  QueueEstimate EstimateQueue(const std::string& tenant, int prompt_tokens) const override {
-    return engine_.EstimateQueue(tenant, prompt_tokens);
+  QueueEstimate EstimateQueue(const std::string& tenant, Priority priority, int prompt_tokens) const override {
+    return engine_.EstimateQueue(tenant, priority, prompt_tokens);
   }
   std::vector<TenantInfo> ListTenants() const override { return engine_.ListTenants(); }
   absl::Status BetweenSteps(std::function<void()> task) override { return engine_.BetweenSteps(std::move(task)); }
