@@ -44,8 +44,7 @@ ModelHost::~ModelHost() {
 absl::Status ModelHost::Open() {
   MOED_ASSIGN_OR_RETURN(model_, ServedModel::Open(config_, parts_.routing, parts_.clock));
   config_.memory_budget = model_->plan().memory.budget;
-  absl::MutexLock lock(&mutex_);
-  memory_budget_ = *config_.memory_budget;
+  largest_budget_ = *config_.memory_budget;
   TellServerInfo();
   return absl::OkStatus();
 }
@@ -79,13 +78,10 @@ absl::StatusOr<std::shared_ptr<ModelChange>> ModelHost::Load(const ModelOrder& o
   // Outside the lock: a file system may hang.
   MOED_ASSIGN_OR_RETURN(std::string store, AllowedStore(order.store, config_.store, config_.models_folder));
   absl::MutexLock lock(&mutex_);
-  if (order.memory_budget.value_or(0) > memory_budget_) {
-    return InvalidArgument("memory_budget_bytes: ", FormatBytes(*order.memory_budget), ", at most the server's ",
-                           FormatBytes(memory_budget_), " are allowed");
-  }
   return Begin(
       [this, store = std::move(store), order](ModelChange& change) {
         KeepBudget();
+        MOED_RETURN_IF_ERROR(CheckBudget(order));
         Config config = config_;
         config.store = store;
         config.server_budget = *config_.memory_budget;
@@ -193,15 +189,21 @@ void ModelHost::SetAbsent(absl::Status reason) {
   parts_.tell_health();
 }
 
+// The model's resizes are known by then.
+absl::Status ModelHost::CheckBudget(const ModelOrder& order) const {
+  if (order.memory_budget.value_or(0) <= largest_budget_) return absl::OkStatus();
+  return InvalidArgument("memory_budget_bytes: ", FormatBytes(*order.memory_budget), ", at most the server's ",
+                         FormatBytes(largest_budget_), " are allowed");
+}
+
 // What the model was resized to is the server's from here on. What the budget may grow to stays, and what may be asked for grows.
 void ModelHost::KeepBudget() {
   if (model_ == nullptr) return;
   const std::optional<uint64_t> resized = model_->resized_budget();
   if (!resized) return;
-  absl::MutexLock lock(&mutex_);
-  config_.max_memory_budget = std::max({config_.max_memory_budget.value_or(0), memory_budget_, *resized});
+  largest_budget_ = std::max(largest_budget_, model_->largest_budget());
+  config_.max_memory_budget = std::max(config_.max_memory_budget.value_or(0), largest_budget_);
   config_.memory_budget = resized;
-  memory_budget_ = std::max(memory_budget_, *resized);
 }
 
 // Calls hold the model: those that run, then those whose clients have not taken their end.

@@ -67,6 +67,7 @@ class ModelHost {
   absl::StatusOr<std::shared_ptr<ModelChange>> Begin(Job job, bool wants_none) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Work();
   absl::Status DoLoad(Config config, absl::Duration drain_limit, ModelChange& change);
+  absl::Status CheckBudget(const ModelOrder& order) const;
   void KeepBudget();
   absl::Status DoUnload(const absl::Status& reason, absl::Duration drain_limit, ModelChange& change);
   // What can be known of the model before the one at hand goes.
@@ -83,9 +84,9 @@ class ModelHost {
   Config config_;  // of the start; changed by the host's thread alone, once a device is lost or a model was resized
   std::unique_ptr<ServedModel> model_;  // the host's thread's between Start and EndChanges
   std::string lost_device_;             // likewise
+  uint64_t largest_budget_ = 0;         // likewise: that the server has had, and that may be asked for
 
   absl::Mutex mutex_;
-  uint64_t memory_budget_ ABSL_GUARDED_BY(mutex_) = 0;  // the largest that may be asked for
   bool started_ ABSL_GUARDED_BY(mutex_) = false;
   bool has_model_ ABSL_GUARDED_BY(mutex_) = false;
   bool device_is_lost_ ABSL_GUARDED_BY(mutex_) = false;

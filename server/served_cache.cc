@@ -1,5 +1,6 @@
 #include "server/served_cache.h"
 
+#include <algorithm>
 #include <exception>
 #include <utility>
 
@@ -33,7 +34,9 @@ std::vector<CachedKey> AtReference(std::span<const ExpertKey> experts) {
 }  // namespace
 
 ServedCache::ServedCache(ProviderBuilder& experts, Engine& engine, const MemoryPlan& plan, uint64_t most_budget)
-    : experts_(experts), engine_(engine), most_budget_(most_budget), plan_(plan), worker_([this] { Work(); }) {}
+    : experts_(experts), engine_(engine), most_budget_(most_budget), plan_(plan), largest_budget_(plan.budget), worker_([this] {
+        Work();
+      }) {}
 
 void ServedCache::End() {
   {
@@ -51,6 +54,11 @@ MemoryPlan ServedCache::plan() const {
 std::optional<uint64_t> ServedCache::resized_budget() const {
   absl::MutexLock lock(&mutex_);
   return resized_budget_;
+}
+
+uint64_t ServedCache::largest_budget() const {
+  absl::MutexLock lock(&mutex_);
+  return largest_budget_;
 }
 
 absl::Status ServedCache::Resize(uint64_t budget_bytes, std::function<void(const absl::Status&)> done) {
@@ -84,6 +92,7 @@ absl::Status ServedCache::ResizeNow(uint64_t budget_bytes) {
   absl::MutexLock lock(&mutex_);
   plan_ = *std::move(resized);
   resized_budget_ = budget_bytes;
+  largest_budget_ = std::max(largest_budget_, budget_bytes);
   return absl::OkStatus();
 }
 

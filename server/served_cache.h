@@ -32,6 +32,7 @@ class ServedCache final : public CacheOperations {
 
   MemoryPlan plan() const override;
   std::optional<uint64_t> resized_budget() const;  // the last that Resize gave it
+  uint64_t largest_budget() const;                 // that it has had
   absl::Status Resize(uint64_t budget_bytes, std::function<void(const absl::Status&)> done) override;
   absl::Status Pin(std::span<const ExpertKey> experts) override;
   void Unpin(std::span<const ExpertKey> experts) override;
@@ -56,6 +57,7 @@ class ServedCache final : public CacheOperations {
   mutable absl::Mutex mutex_;
   MemoryPlan plan_ ABSL_GUARDED_BY(mutex_);
   std::optional<uint64_t> resized_budget_ ABSL_GUARDED_BY(mutex_);
+  uint64_t largest_budget_ ABSL_GUARDED_BY(mutex_);
   std::deque<std::function<void()>> tasks_ ABSL_GUARDED_BY(mutex_);
   bool ending_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread worker_;

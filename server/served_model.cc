@@ -67,6 +67,8 @@ std::optional<uint64_t> ServedModel::resized_budget() const {
   return cache_ == nullptr ? std::nullopt : cache_->resized_budget();
 }
 
+uint64_t ServedModel::largest_budget() const { return cache_ == nullptr ? plan_.memory.budget : cache_->largest_budget(); }
+
 absl::Status ServedModel::OpenStore() {
   MOED_ASSIGN_OR_RETURN(PackedModel model, OpenPackedModel(config_.store));
   store_ = std::move(model.store);

@@ -52,6 +52,7 @@ class ServedModel {
 
   const ServingPlan& plan() const { return plan_; }
   std::optional<uint64_t> resized_budget() const;            // the last; none: it is the plan's
+  uint64_t largest_budget() const;                           // that it has had
   const moe::v1::ServerInfo& info() const { return info_; }  // of the server as it serves this model; constant
   const Config& config() const { return config_; }
   const std::string& store_path() const { return store_->path(); }

@@ -107,6 +107,14 @@ class LiveModel(RealProgramsTest):
             daemon.moectl("load", "--replace", "--memory-budget", "64MiB")
             self.assertEqual(daemon.stop(), 0, daemon.log())
 
+    def test_the_largest_budget_that_was_may_be_asked_for(self) -> None:
+        with self.daemon("--kv-budget", "4MiB", "--max-memory-budget", "80MiB") as daemon:
+            for budget in ("72MiB", "48MiB"):
+                daemon.moectl("resize", budget)
+            self.assertIn("at most the server's 72.0 MiB", self.fails(daemon, "load", "--replace", "--memory-budget", "73MiB"))
+            daemon.moectl("load", self.other, "--replace", "--memory-budget", "72MiB")
+            self.assertEqual(int(daemon.json("info")["server"]["memory_budget_bytes"]), 72 << 20)
+
     def test_a_model_that_was_loaded_in_less_may_grow_to_the_budget_of_the_start(self) -> None:
         with self.daemon("--kv-budget", "4MiB") as daemon:
             first = self.answer(daemon)
