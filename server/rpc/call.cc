@@ -160,11 +160,20 @@ void LiveCalls::Add(const std::shared_ptr<Call>& call) {
   calls_[call.get()].call = call;
 }
 
+bool LiveCalls::TakeName(Call* call, std::string name, bool wishes) {
+  absl::MutexLock lock(&mutex_);
+  if (wishes && names_.contains(name)) return false;
+  Entry& entry = calls_[call];
+  entry.name = *names_.insert(std::move(name));
+  return true;
+}
+
 void LiveCalls::Remove(Call* call) {
   absl::MutexLock lock(&mutex_);
   const auto found = calls_.find(call);
   if (found == calls_.end()) return;
   untaken_bytes_ -= found->second.untaken_bytes;
+  if (const auto name = names_.find(found->second.name); name != names_.end()) names_.erase(name);
   if (found->second.untaken_bytes > 0) answered_.remove(call);
   calls_.erase(found);
   removed_.Notify();

@@ -7,6 +7,7 @@
 #include <list>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -154,6 +155,8 @@ class LiveCalls {
 
   void SetMaxUntakenBytes(size_t bytes);  // as the model that is served allows
   void Add(const std::shared_ptr<Call>& call);
+  // Before Add: `call` is called so until Remove. False, and it is not: it only `wishes` so, and another one is called so.
+  bool TakeName(Call* call, std::string name, bool wishes);
   void Remove(Call* call);  // before the transport is gone
   // Its answer has ended; `bytes` of it are not taken yet.
   void OnAnswered(Call* call, size_t bytes);
@@ -167,6 +170,7 @@ class LiveCalls {
  private:
   struct Entry {
     std::weak_ptr<Call> call;
+    std::string name;  // in names_; empty: none
     size_t untaken_bytes = 0;
   };
   using Answered = std::list<Call*>;
@@ -177,6 +181,7 @@ class LiveCalls {
   size_t max_untaken_bytes_ ABSL_GUARDED_BY(mutex_);
   TimedWait removed_;
   absl::flat_hash_map<Call*, Entry> calls_ ABSL_GUARDED_BY(mutex_);
+  std::multiset<std::string> names_ ABSL_GUARDED_BY(mutex_);
   Answered answered_ ABSL_GUARDED_BY(mutex_);  // the oldest first; those that were abandoned are not in it
   size_t untaken_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
 };

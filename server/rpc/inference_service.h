@@ -9,14 +9,6 @@
 
 namespace moed {
 
-// Initial metadata, sent at admission: how many requests waited before this one.
-inline constexpr char kQueuePositionKey[] = "moe-queue-position";
-inline constexpr char kQueueSecondsKey[] = "moe-queue-seconds";
-// Taken as the request's id when request_id is empty.
-inline constexpr char kRequestIdKey[] = "x-request-id";
-// Given beside a session_id, for proxies: must be the same.
-inline constexpr char kSessionIdKey[] = "moe-session-id";
-
 template <class Service>
 using WithRawMethods =
     moe::v1::Inference::WithRawCallbackMethod_Generate<moe::v1::Inference::WithRawCallbackMethod_GenerateStream<

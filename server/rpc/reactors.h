@@ -15,12 +15,13 @@
 #include "core/base/status.h"
 #include "core/base/trace_parent.h"
 #include "core/base/utf8.h"
+#include "core/engine/request_check.h"
 #include "grpcpp/server_context.h"
 #include "grpcpp/support/byte_buffer.h"
 #include "grpcpp/support/server_callback.h"
+#include "proto/metadata.h"
 #include "server/rpc/call.h"
 #include "server/rpc/encoded.h"
-#include "server/rpc/inference_service.h"
 #include "server/rpc/response_pump.h"
 #include "server/wire/authorisation.h"
 #include "server/wire/connection_bytes.h"
@@ -92,18 +93,13 @@ class CallReactor : public Reactor, public ResponseTransport<Encoded> {
       start(*call_);
     });
   }
-  // Where a request has no id it takes that of the metadata.
+  // Where a request has no id it takes that of the metadata, which is a wish: one that cannot be had is made up.
   template <class Request>
-  void Name(Arrival<Request>& arrival) const {
-    const auto& metadata = context_->client_metadata();
-    const auto found = metadata.find(kRequestIdKey);
-    if (!arrival.id.empty() || found == metadata.end()) return;
-    std::string id(found->second.data(), found->second.size());
-    if (IsValidUtf8(id)) {
-      arrival.id = std::move(id);
-    } else {
-      arrival.fits.Update(FieldError(kRequestIdKey, "is not UTF-8"));
-    }
+  void Name(Arrival<Request>& arrival) {
+    const bool wishes = arrival.id.empty();
+    std::string id = wishes ? IdOfMetadata() : arrival.id;
+    if (id.empty() || !live_.TakeName(call_.get(), SessionOf(call_->tenant(), id), wishes)) return;
+    arrival.id = std::move(id);
   }
 
   // A proxy that chose this server by the metadata has chosen by the request's session.
@@ -149,6 +145,16 @@ class CallReactor : public Reactor, public ResponseTransport<Encoded> {
   }
 
  private:
+  // Empty: there is none that could be an id.
+  std::string IdOfMetadata() const {
+    const auto& metadata = context_->client_metadata();
+    const auto found = metadata.find(kRequestIdKey);
+    if (found == metadata.end()) return "";
+    std::string id(found->second.data(), found->second.size());
+    const bool fits = IsValidUtf8(id) && CheckName(kRequestIdKey, id, 1, call_->limits().request.name_bytes).ok();
+    return fits ? id : "";
+  }
+
   grpc::CallbackServerContext* const context_;
   LiveCalls& live_;
   const CallDeadline deadline_;

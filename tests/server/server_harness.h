@@ -15,6 +15,7 @@
 #include "google/rpc/error_details.pb.h"
 #include "moe/v1/control.grpc.pb.h"
 #include "moe/v1/inference.grpc.pb.h"
+#include "proto/metadata.h"
 #include "server/metrics/metrics_server.h"
 #include "server/metrics/rate_sampler.h"
 #include "server/rpc/control_service.h"

@@ -105,6 +105,16 @@ TEST(SessionTest, WhatIsDeletedIsGone) {
   EXPECT_EQ(server.Metric(R"(moe_requests_total{code="OK",method="DeleteSession"})"), 1);
 }
 
+TEST(SessionTest, MetadataHoldWhatArrivesAsItWasSent) {
+  for (const std::string& value : {std::string("s"), std::string("of one {a}~"), std::string(1024, 'x')}) {
+    EXPECT_TRUE(FitsMetadata(value)) << value;
+  }
+  for (const std::string& value : {std::string(), std::string(" s"), std::string("s "), std::string("a\tb"), std::string("\x7f"),
+                                   std::string("\xc3\xa9"), std::string(1025, 'x')}) {
+    EXPECT_FALSE(FitsMetadata(value)) << value;
+  }
+}
+
 TEST(SessionTest, TheMetadataMustNameTheSameSession) {
   ServerHarness server;
   server.RunFreely();

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "grpcpp/client_context.h"
+#include "proto/metadata.h"
 #include "server/http/api/answer.h"
 #include "server/http/api/model_names.h"
 #include "server/http/api/passed_headers.h"
@@ -45,8 +46,7 @@ void AnswerByModel(Daemon& daemon, const ModelNames& models, const std::shared_p
   if (!draft.ok()) return exchange->Reply(form.error(ErrorOf(draft.status())));
   if (const auto refusal = models.Refusal(draft->model)) return exchange->Reply(form.error(*refusal));
   const HttpRequest& arrived = exchange->request();
-  const PassedHeaders headers = {draft->session.id, std::string(arrived.Value(kTopicHeader)), arrived.trace_parent,
-                                 arrived.token};
+  const PassedHeaders headers = {draft->session.id, std::string(arrived.Value(kTopicKey)), arrived.trace_parent, arrived.token};
   if (const absl::Status same = CheckSessionHeader(arrived, headers.session); !same.ok())
     return exchange->Reply(form.error(ErrorOf(same)));
   const AnswerIdentity identity = {form.id_prefix + arrived.id, draft->model, std::time(nullptr)};

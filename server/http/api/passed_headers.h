@@ -13,9 +13,6 @@
 
 namespace moed::http {
 
-inline constexpr char kSessionHeader[] = "moe-session-id";
-inline constexpr char kTopicHeader[] = "moe-topic";
-
 // INVALID_ARGUMENT where the header is there and says something else than the body. It never stands for the body's field.
 absl::Status CheckSessionHeader(const HttpRequest& request, const std::string& session_id);
 

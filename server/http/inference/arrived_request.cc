@@ -6,6 +6,7 @@
 #include "core/base/clock.h"
 #include "core/base/status.h"
 #include "core/base/trace_parent.h"
+#include "proto/metadata.h"
 #include "server/http/api/passed_headers.h"
 #include "server/http/inference/metadata.h"
 #include "server/http/inference/proto_request.h"
@@ -45,7 +46,7 @@ ArrivedRequest::ArrivedRequest(const InferenceParts& parts, const grpc::Callback
     trace_parent_ = ReadTraceParent(MetadataValue(context, kTraceParentKey));
   }
   record_.trace_id = TraceIdOf(trace_parent_);
-  topic_ = std::string(MetadataValue(context, kTopicHeader));
+  topic_ = std::string(MetadataValue(context, kTopicKey));
   record_.client = ClientOf(context);
   record_.method = "gRPC";
   record_.path = StrCat(kInferenceService, method);
@@ -76,7 +77,7 @@ std::optional<ApiError> ArrivedRequest::Read(const grpc::CallbackServerContext& 
   names_ = {draft->model, draft->id};
   if (auto refusal = ModelRefusal(parts_.models, draft->model, "")) return refusal;
   session_ = draft->session.id;
-  const auto said = context.client_metadata().equal_range(kSessionHeader);
+  const auto said = context.client_metadata().equal_range(kSessionIdKey);
   for (auto at = said.first; at != said.second; ++at) {
     const absl::Status same = CheckSessionName({at->second.data(), at->second.size()}, session_);
     if (!same.ok()) return ErrorOf(same);
