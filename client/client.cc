@@ -4,16 +4,19 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "core/base/retry_after.h"
 #include "core/base/status.h"
 #include "core/base/utf8.h"
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
 #include "grpc/health/v1/health.grpc.pb.h"
 #include "proto/duration.h"
+#include "proto/metadata.h"
 
 namespace moed {
 namespace {
@@ -24,6 +27,10 @@ std::chrono::system_clock::time_point After(double seconds) {
 }
 
 int Milliseconds(double seconds) { return static_cast<int>(std::clamp(seconds * 1e3, 1.0, 1e9)); }
+
+double SecondsOf(const google::protobuf::Duration& duration) {
+  return static_cast<double>(duration.seconds()) + duration.nanos() * 1e-9;
+}
 
 // What google.rpc.BadRequest and RetryInfo add to a status that does not say it itself, as text.
 std::string DetailText(const grpc::Status& status) {
@@ -39,7 +46,7 @@ std::string DetailText(const grpc::Status& status) {
         if (status.error_message().find(said) == std::string::npos) text += "\n  " + said;
       }
     } else if (detail.UnpackTo(&retry)) {
-      text += StrCat("\n  retry after ", retry.retry_delay().seconds() + retry.retry_delay().nanos() * 1e-9, " s");
+      text += StrCat("\n  retry after ", SecondsOf(retry.retry_delay()), " s");
     }
   }
   return text;
@@ -49,12 +56,25 @@ constexpr std::string_view kNoSuchCall =
     "the server does not know this call at this address; where it runs with --control-listen, what asks about the server itself "
     "(info, stats, drain and so on) goes to that address, and all else to its --listen";
 
+// Absent: the server does not say that waiting helps.
+std::optional<double> RetrySeconds(const grpc::Status& status) {
+  google::rpc::Status rich;
+  if (status.error_details().empty() || !rich.ParseFromString(status.error_details())) return std::nullopt;
+  for (const google::protobuf::Any& detail : rich.details()) {
+    google::rpc::RetryInfo retry;
+    if (detail.UnpackTo(&retry)) return SecondsOf(retry.retry_delay());
+  }
+  return std::nullopt;
+}
+
 absl::Status FromGrpc(const grpc::Status& status) {
   if (status.ok()) return absl::OkStatus();
   // gRPC says nothing of a service that an address does not have.
   const bool unknown = status.error_code() == grpc::StatusCode::UNIMPLEMENTED && status.error_message().empty();
   const std::string message = unknown ? std::string(kNoSuchCall) : StrCat(status.error_message(), DetailText(status));
-  return absl::Status(static_cast<absl::StatusCode>(status.error_code()), message);
+  absl::Status told(static_cast<absl::StatusCode>(status.error_code()), message);
+  const auto seconds = RetrySeconds(status);
+  return seconds ? RetryAfter(std::move(told), *seconds) : told;
 }
 
 // gRPC ends the process at metadata with other characters.
@@ -97,10 +117,7 @@ absl::Status CheckTexts(const google::protobuf::Message& message) {
 
 // What is no header's value stays away: gRPC would end the call.
 void NameSession(grpc::ClientContext& context, const std::string& session_id) {
-  const auto prints = [](char c) { return c > ' ' && c <= '~'; };
-  if (!session_id.empty() && std::all_of(session_id.begin(), session_id.end(), prints)) {
-    context.AddMetadata("moe-session-id", session_id);
-  }
+  if (FitsMetadata(session_id)) context.AddMetadata(kSessionIdKey, session_id);
 }
 
 }  // namespace

@@ -64,7 +64,7 @@ class Cancellation {
 };
 
 // Thread-safe. Statuses carry the server's code and message; `field: what is wrong` lines of its details are appended. Calls with
-// a session_id of printable ASCII carry it in the metadata moe-session-id, too, for proxies that choose a server by it.
+// a session_id that FitsMetadata carry it in the metadata moe-session-id, too, for proxies that choose a server by it.
 class Client {
  public:
   // `address`: host:port, [v6]:port or unix:PATH. INVALID_ARGUMENT for another form, for files of TLS that

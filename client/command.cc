@@ -14,6 +14,7 @@
 #include "client/flag_values.h"
 #include "client/shown.h"
 #include "core/base/byte_size.h"
+#include "core/base/retry_after.h"
 #include "core/base/status.h"
 #include "proto/duration.h"
 
@@ -58,6 +59,7 @@ int ExitCodeFor(const absl::Status& status) {
     case absl::StatusCode::kOutOfRange:
       return kExitInvalid;
     case absl::StatusCode::kResourceExhausted:
+      return RetryAfterOf(status) ? kExitBusy : kExitInvalid;
     case absl::StatusCode::kAborted:
       return kExitBusy;
     case absl::StatusCode::kDeadlineExceeded:

@@ -24,8 +24,8 @@ enum ExitCode : int {
   kExitFailed = 1,    // anything not below
   kExitUsage = 2,     // bad flag, value or address; unreadable file: nothing was asked of a server
   kExitNoServer = 3,  // UNAVAILABLE: nobody listens, draining, not serving
-  kExitInvalid = 4,   // the server refused the request's contents
-  kExitBusy = 5,      // queue full, session busy
+  kExitInvalid = 4,   // the server refused the request's contents, or what it takes has no room however long one waits
+  kExitBusy = 5,      // queue full, session busy: waiting helps
   kExitDeadline = 6,
   kExitPartly = 7,       // bench: some of its requests failed
   kExitCancelled = 130,  // Ctrl-C

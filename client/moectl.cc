@@ -33,7 +33,7 @@ constexpr Command kCommands[] = {
     {"abort", "Ends a request that waits or is being computed.", DefineAbort},
     {"tenants", "Names of tokens: what they may have, and what they have.", DefineTenants},
     {"resize", "Another memory budget, while it serves: the expert cache shrinks or grows.", DefineResize},
-    {"pin", "Keeps experts in memory until they are unpinned, or the server ends.", DefinePin},
+    {"pin", "Keeps experts in memory until they are unpinned, or the model goes.", DefinePin},
     {"unpin", "Lets pinned experts leave again.", DefineUnpin},
     {"prefetch", "Reads experts into memory while no request waits.", DefinePrefetch},
     {"residency",
@@ -93,7 +93,8 @@ int Main(int argc, char** argv) {
       "  moectl bench --concurrency 4 --requests 64 --max-new-tokens 64",
       "moectl");
   app.footer(
-      "Exit codes: 0 done, 1 failed, 2 bad usage or unreadable file, 3 no server or not serving, 4 request refused as invalid,\n"
+      "Exit codes: 0 done, 1 failed, 2 bad usage or unreadable file, 3 no server or not serving, 4 request refused as invalid or "
+      "too large,\n"
       "            5 queue full or session busy, 6 deadline, 7 some requests of bench failed, 130 cancelled.");
   app.set_version_flag("--version", std::string("moectl ") + BuildVersion());
   app.formatter(MakeHelpFormatter());

@@ -29,9 +29,7 @@ def main() -> None:
     parser.add_argument("--max-new-tokens", type=int, default=64)
     parser.add_argument("--temperature", type=float, default=0.8)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument(
-        "--session", default="", help="a conversation, of printable ASCII, that the daemon keeps and goes on with"
-    )
+    parser.add_argument("--session", default="", help="a conversation that the daemon keeps and goes on with")
     parser.add_argument("--tls-ca", type=pathlib.Path, help="TLS: authorities of the server's certificate, PEM")
     parser.add_argument("--tls-cert", type=pathlib.Path, help="this client's certificate, PEM, where the server wants one")
     parser.add_argument("--tls-key", type=pathlib.Path, help="its key, PEM")
@@ -44,8 +42,10 @@ def main() -> None:
         stopping=inference_pb2.Stopping(max_new_tokens=options.max_new_tokens),
         session_id=options.session,
     )
-    # A proxy can choose the daemon that keeps the conversation by it.
-    metadata = [("moe-session-id", options.session)] if options.session else []
+    # A proxy can choose the daemon that keeps the conversation by it. gRPC takes printable ASCII, without spaces at its ends.
+    session = options.session
+    fits = 0 < len(session) <= 1024 and session.isascii() and session.isprintable() and session == session.strip()
+    metadata = [("moe-session-id", session)] if fits else []
     if options.token_file:
         metadata.append(("authorization", f"Bearer {options.token_file.read_text().strip()}"))
     with open_channel(options) as channel:

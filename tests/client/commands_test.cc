@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <fstream>
 #include <limits>
+#include <memory>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -419,6 +420,19 @@ TEST_F(CommandsTest, ExitCodesSayWhatWentWrong) {
             "moectl: INVALID_ARGUMENT: invalid request: session_id: empty: name the conversation to forget\n");
   server_.state().SetRefusing();
   EXPECT_EQ(Run("generate --prompt x").code, kExitNoServer);
+}
+
+TEST_F(CommandsTest, ExitCodesSayWhetherWaitingHelps) {
+  const Outcome too_large = Run("generate --prompt-file " + File("long", std::string(5 << 20, 'x')));
+  EXPECT_EQ(too_large.code, kExitInvalid) << too_large.errors;
+  EXPECT_THAT(too_large.errors, HasSubstr("RESOURCE_EXHAUSTED"));
+  ServerHarness full;  // it computes nothing
+  std::vector<std::unique_ptr<OpenStream>> streams;
+  for (int i = 0; i < 4; ++i) streams.push_back(std::make_unique<OpenStream>(full, TextRequest("x")));
+  const Outcome busy = RunAt(full.server().address().Text(), "generate --prompt x");
+  EXPECT_EQ(busy.code, kExitBusy) << busy.errors;
+  EXPECT_THAT(busy.errors, HasSubstr("retry after"));
+  full.RunFreely();
 }
 
 TEST_F(CommandsTest, FlagsAndFilesAreCheckedBeforeAServerIsLookedFor) {

@@ -11,6 +11,7 @@ import grpc
 from moe.v1 import inference_pb2
 
 import moed
+from moed.connection import Connection
 from moed.requests import chat_request
 
 PROMPT = "Once upon a time"
@@ -132,6 +133,20 @@ def what_is_said_of_a_conversation_reaches_the_request() -> None:
     assert json.loads(request.template_variables) == {"enable_thinking": False}
 
 
+def proxies_are_told_of_sessions_that_metadata_can_hold() -> None:
+    for session, goes in (
+        ("s", True),
+        ("of {a}", True),
+        ("", False),
+        (" s", False),
+        ("s ", False),
+        ("\u00e9", False),
+        ("a\tb", False),
+    ):
+        assert Connection().metadata(session) == ([("moe-session-id", session)] if goes else []), session
+    assert not Connection().metadata("x" * 1025)
+
+
 def both_have_the_same_methods() -> None:
     for name, method in inspect.getmembers(moed.Client, inspect.isfunction):
         if not name.startswith("_"):
@@ -152,6 +167,7 @@ def main() -> None:
     both_have_the_same_methods()
     what_is_wrong_is_named()
     what_is_said_of_a_conversation_reaches_the_request()
+    proxies_are_told_of_sessions_that_metadata_can_hold()
     assert blocking(server) == asyncio.run(asynchronous(server))
 
 

@@ -17,6 +17,11 @@ def _is_here(server: str) -> bool:
         return False
 
 
+def _fits_metadata(value: str) -> bool:
+    """As proto/metadata.h has it."""
+    return 0 < len(value) <= 1024 and value.isascii() and value.isprintable() and value == value.strip()
+
+
 @dataclass(frozen=True)
 class Tls:
     """PEM itself, no path. Without `ca` the authorities that gRPC knows; certificate and key where the server wants them."""
@@ -59,8 +64,8 @@ class Connection:
         return [*found, ("grpc.enable_http_proxy", 0)] if _is_here(self.server) else found
 
     def metadata(self, session_id: str) -> list[tuple[str, str]]:
-        """The session's name is there for proxies, which choose the daemon that keeps it; they take printable ASCII alone."""
+        """The session's name is there for proxies, which choose the daemon that keeps it, where it can go so."""
         found = [("authorization", f"Bearer {self.token}")] if self.token else []
-        if session_id and session_id.isascii() and session_id.isprintable():
+        if _fits_metadata(session_id):
             found.append(("moe-session-id", session_id))
         return found
