@@ -89,7 +89,7 @@ CommandRun DefinePrefetch(CLI::App& app) {
   auto experts = std::make_shared<std::vector<std::string>>();
   auto hottest = std::make_shared<int>(0);
   auto* list = app.add_option("experts", *experts, kExpertsHelp)->type_name("LAYER:EXPERT");
-  app.add_option("--hottest", *hottest, "so many that were used most since the server's start")
+  app.add_option("--hottest", *hottest, "so many that were used most since the model was loaded")
       ->transform(Between(1, 1000))
       ->excludes(list);
   return [experts, hottest](CommandContext& context) -> absl::Status {
