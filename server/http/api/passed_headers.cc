@@ -10,7 +10,7 @@ absl::Status CheckSessionName(std::string_view said, const std::string& session_
   return said == session_id ? absl::OkStatus() : InvalidArgument("session_id: is not what the header ", kSessionIdKey, " says");
 }
 
-absl::Status CheckSessionIdKey(const HttpRequest& request, const std::string& session_id) {
+absl::Status CheckSessionHeader(const HttpRequest& request, const std::string& session_id) {
   for (const Header& header : request.headers) {
     if (header.name == kSessionIdKey) MOED_RETURN_IF_ERROR(CheckSessionName(header.value, session_id));
   }
