@@ -25,7 +25,7 @@ const cuda::KernelSet* CompiledKernels() { return kKernels; }
 absl::StatusOr<std::unique_ptr<DeviceRuntime>> OpenCudaDevice() {
   MOED_ASSIGN_OR_RETURN(const std::vector<CudaDevice> devices, FindCudaDevices());
   MOED_RETURN_IF_ERROR(CheckKernelsRunOn(devices.front(), kArchitectures));
-  return MakeCudaRuntime();
+  return MakeCudaRuntime(KernelsJoinLaunches(devices.front(), kArchitectures));
 }
 
 const absl::Status& CudaRefusal() {

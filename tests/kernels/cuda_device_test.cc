@@ -82,6 +82,30 @@ TEST(CudaDevice, TheDefaultRunsOnAllThatAreTaken) {
   }
 }
 
+// Kernels that do not wait for the launch before must not be let in while it runs, whichever device they run on.
+TEST(CudaDevice, LaunchesJoinWhereTheImageThatRunsWaits) {
+  struct Case {
+    int major, minor;
+    const char* architectures;
+    bool join;
+  };
+  for (const Case& c : std::vector<Case>{
+           {9, 0, "80-real,87-real,90", true},
+           {12, 0, "80-real,87-real,90", true},
+           {8, 6, "80-real,87-real,90", false},
+           {9, 0, "80", false},
+           {9, 0, "80-virtual,87-real,89", false},
+           {9, 0, "80-virtual,90-virtual", true},
+           {12, 0, "90-virtual,80-virtual", true},
+           {10, 0, "80-virtual,90-real", false},
+           {9, 0, "80-virtual,90-real", true},
+           {10, 0, "90-virtual,100-real", true},
+       }) {
+    EXPECT_EQ(KernelsJoinLaunches(Device("X", c.major, c.minor, 8, false), c.architectures), c.join)
+        << c.major << "." << c.minor << " of " << c.architectures;
+  }
+}
+
 TEST(CudaDevice, ADriverOlderThanTheToolkitRunsItsCodeAndNotItsPtx) {
   CudaDevice device = Device("X", 9, 0, 8, false);
   device.versions = {.driver = 12020, .runtime = 12060};
@@ -118,7 +142,7 @@ TEST(CudaDevice, TheBackendIsRefusedWithTheReasonOrMade) {
 
 // Where there is a device: two streams, an event between, memories of three kinds.
 TEST(CudaRuntime, CopiesOnTwoStreamsOrSaysThatThereIsNoDevice) {
-  const auto made = MakeCudaRuntime();
+  const auto made = MakeCudaRuntime(/*joins_launches=*/false);
   if (!made.ok()) {
     EXPECT_EQ(made.status(), FindCudaDevices().status());
     return;

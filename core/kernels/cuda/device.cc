@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
+#include <utility>
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
@@ -16,7 +17,13 @@ constexpr int kLeastDriver = 12030;  // graphs of launches have edges from then 
 // Devices with these run no code but their own, and no other runs theirs: those that share a chip with a processor.
 constexpr int kApart[] = {87, 101, 110};
 
-enum class Image { kNone, kPtx, kCode };
+constexpr int kLeastToJoin = 90;  // kernels compiled for less do not wait in JoinLaunches (compiled.h)
+
+struct Image {
+  enum Kind { kNone, kPtx, kCode };
+  Kind kind = kNone;
+  int architecture = 0;  // that it was compiled for
+};
 
 bool RunsCodeOf(int device, int code) {
   const auto apart = [](int capability) {
@@ -25,16 +32,21 @@ bool RunsCodeOf(int device, int code) {
   return device == code || (device / 10 == code / 10 && code < device && !apart(device) && !apart(code));
 }
 
-// The best that there is for a device. PTX is made into code by the driver.
+int CapabilityOf(const CudaDevice& device) { return 10 * device.major + device.minor; }
+
+// What the driver takes for a device: code, the highest that runs there, before PTX, which it makes into code.
 Image ImageFor(int device, std::string_view architectures) {
-  Image best = Image::kNone;
+  Image best;
   for (const absl::string_view architecture : absl::StrSplit(ToAbsl(architectures), ',', absl::SkipEmpty())) {
     int number = 0;
     const char* const end = architecture.data() + architecture.size();
     const char* const behind = std::from_chars(architecture.data(), end, number).ptr;
     const std::string_view kind(behind, static_cast<size_t>(end - behind));
-    if (kind != "-virtual" && RunsCodeOf(device, number)) return Image::kCode;
-    if (kind != "-real" && device >= number) best = Image::kPtx;
+    const auto take = [&](Image::Kind taken) {
+      if (std::pair(taken, number) > std::pair(best.kind, best.architecture)) best = {taken, number};
+    };
+    if (kind != "-virtual" && RunsCodeOf(device, number)) take(Image::kCode);
+    if (kind != "-real" && device >= number) take(Image::kPtx);
   }
   return best;
 }
@@ -53,7 +65,7 @@ std::string Describe(std::span<const CudaDevice> devices) {
 }
 
 absl::Status CheckKernelsRunOn(const CudaDevice& device, std::string_view architectures) {
-  const int capability = 10 * device.major + device.minor;
+  const int capability = CapabilityOf(device);
   const std::string found = Describe({&device, 1});
   if (capability < kLeastCapability) {
     return FailedPrecondition("the CUDA device ", found, " is too old: compute capability 8.0 is needed");
@@ -66,7 +78,7 @@ absl::Status CheckKernelsRunOn(const CudaDevice& device, std::string_view archit
     return FailedPrecondition("the driver of ", found, " is too old: one of CUDA ", CudaVersion(kLeastDriver),
                               " or later is needed");
   }
-  const Image image = ImageFor(capability, architectures);
+  const Image::Kind image = ImageFor(capability, architectures).kind;
   if (image == Image::kNone) {
     return FailedPrecondition("this build has no CUDA kernels for ", found, ", but for ", architectures,
                               "; build it with cmake -DMOED_CUDA_ARCHITECTURES=", capability);
@@ -78,6 +90,10 @@ absl::Status CheckKernelsRunOn(const CudaDevice& device, std::string_view archit
                               " or later, or build with cmake -DMOED_CUDA_ARCHITECTURES=", capability);
   }
   return absl::OkStatus();
+}
+
+bool KernelsJoinLaunches(const CudaDevice& device, std::string_view architectures) {
+  return ImageFor(CapabilityOf(device), architectures).architecture >= kLeastToJoin;
 }
 
 }  // namespace moed

@@ -39,4 +39,7 @@ std::string CudaVersion(int version);
 // none) run on the device, or FAILED_PRECONDITION with the device, the reason and the remedy.
 absl::Status CheckKernelsRunOn(const CudaDevice& device, std::string_view architectures);
 
+// Whether those of them that run on the device wait in JoinLaunches (language.h) for the launches before.
+bool KernelsJoinLaunches(const CudaDevice& device, std::string_view architectures);
+
 }  // namespace moed

@@ -247,14 +247,14 @@ class CudaRuntime final : public DeviceRuntime {
 
  private:
   DeviceAttributes attributes_;
-  const bool joins_launches_;  // the device has what JoinLaunches asks for
+  const bool joins_launches_;
   Health health_;
   Matmul matmul_;
 };
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<DeviceRuntime>> MakeCudaRuntime() {
+absl::StatusOr<std::unique_ptr<DeviceRuntime>> MakeCudaRuntime(bool joins_launches) {
   MOED_RETURN_IF_ERROR(FindCudaDevices().status());
   cudaDeviceProp properties;
   MOED_RETURN_IF_ERROR(CudaStatus(cudaGetDeviceProperties(&properties, 0), "the first device"));
@@ -266,7 +266,7 @@ absl::StatusOr<std::unique_ptr<DeviceRuntime>> MakeCudaRuntime() {
                                        .free_bytes = free_bytes,
                                        .shared_bytes = static_cast<unsigned>(properties.sharedMemPerBlockOptin),
                                        .multiprocessors = properties.multiProcessorCount};
-  return std::make_unique<CudaRuntime>(attributes, properties.major >= 9);
+  return std::make_unique<CudaRuntime>(attributes, joins_launches);
 }
 
 }  // namespace moed

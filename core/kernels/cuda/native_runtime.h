@@ -8,8 +8,9 @@
 
 namespace moed {
 
-// Opens the device, for good: its context stays with the process. FAILED_PRECONDITION as FindCudaDevices (device.h) says it where
-// there is none; else what the CUDA runtime says (native_errors.h).
-absl::StatusOr<std::unique_ptr<DeviceRuntime>> MakeCudaRuntime();
+// Opens the device, for good: its context stays with the process. `joins_launches`: its kernels wait in JoinLaunches
+// (KernelsJoinLaunches), so those of a graph may come while the ones before end. FAILED_PRECONDITION as FindCudaDevices
+// (device.h) says it where there is none; else what the CUDA runtime says (native_errors.h).
+absl::StatusOr<std::unique_ptr<DeviceRuntime>> MakeCudaRuntime(bool joins_launches);
 
 }  // namespace moed
