@@ -22,13 +22,12 @@ int64_t PiecesOfTile(const AttentionOperation& operation, int longest) {
 // None where `scores` does not hold what several blocks of threads tell each other.
 AttentionPieces PiecesIn(std::span<float> scores, const AttentionOperation& operation, int64_t rows, int longest) {
   const int64_t count = PiecesOfTile(operation, longest);
-  const int64_t of_scores = rows * count * kAttentionPiece, of_largest = of_scores / kAttentionSegment;
-  const int64_t of_sums = count == 1 ? 0 : rows * count * operation.dims;
-  if (static_cast<int64_t>(scores.size()) < of_scores + of_largest + of_sums) return {};
+  const PieceFloats floats(rows, count, operation.dims);
+  if (static_cast<int64_t>(scores.size()) < floats.all()) return {};
   return {.count = static_cast<int>(count),
           .scores = scores.data(),
-          .largest = scores.data() + of_scores,
-          .sums = scores.data() + of_scores + of_largest};
+          .largest = scores.data() + floats.scores,
+          .sums = scores.data() + floats.scores + floats.largest};
 }
 
 // Fills in what the runs say.

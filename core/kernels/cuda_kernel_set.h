@@ -2,6 +2,7 @@
 // makes of it, and what the host's compiler makes of it in emulation.
 #pragma once
 
+#include "core/kernels/attention_scratch.h"
 #include "core/kernels/cuda/runtime.h"
 #include "core/kernels/cuda_operations.h"
 
@@ -42,8 +43,6 @@ struct KernelSet {
   Launcher<StateOperation> states;
 };
 
-inline constexpr int kAttentionPiece = 256;      // positions whose weighted values are added up before they join the others
-inline constexpr int kAttentionSegment = 32;     // positions of a piece whose scores a block of threads makes
 inline constexpr int kAttentionRowsOfBlock = 8;  // query rows that a block of threads attends, at most
 inline constexpr int kPanelsOfBlock = 4;         // panels of a product of many tokens that a block of threads takes
 inline constexpr int kFewTokens = 8;             // of a product, at most. Then a block of threads takes a panel, or of one token

@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "core/base/status.h"
+#include "core/kernels/attention_scratch.h"
 
 namespace moed {
 namespace {
@@ -82,6 +83,24 @@ ProcessorRows CarveProcessorRows(const ModelSpec& spec, const ModelOptions& opti
   rows.gathered_storage = prepared(kGroupRows, spec.hidden, options.expert_inputs);
   rows.inner_storage = prepared(kGroupRows, spec.expert_ffn, kAllForms);
   return rows;
+}
+
+// What spreads a decoded token's positions over a device's blocks of threads, of the layers that need most.
+size_t FloatsOfSpreadToken(const ModelSpec& spec, int longest) {
+  const int64_t pieces = CeilDiv(longest, cuda::kAttentionPiece);
+  if (spec.latent) return static_cast<size_t>(cuda::PieceFloats(spec.heads, pieces, spec.latent->kv_rank).all());
+  int64_t most = 0;
+  for (int i = 0; i < spec.rotation_count(); ++i) {
+    const HeadShape shape = spec.HeadsOf(i);
+    most = std::max(most, cuda::PieceFloats(spec.QueryHeads(shape), pieces, shape.head_dim).all());
+  }
+  return static_cast<size_t>(most);
+}
+
+size_t ScoreFloats(const ModelSpec& spec, const ModelOptions& options, int threads, bool of_device) {
+  const size_t of_threads = spec.latent ? ComputeBackend::LatentScratchFloats(threads, options.max_context)
+                                        : ComputeBackend::AttentionScratchFloats(threads, options.max_context);
+  return of_device ? std::max(of_threads, FloatsOfSpreadToken(spec, options.max_context)) : of_threads;
 }
 
 // Of a block of tokens that goes through a layer together.
@@ -197,9 +216,7 @@ Scratch Carve(const ModelSpec& spec, const ModelOptions& options, int threads, S
   Scratch scratch{CarveRows(spec, options.expert_inputs, OwnTokens(options), source, shared)};
   scratch.block_rows = static_cast<int>(widths.rows);
   CarveLogits(spec, std::min<size_t>(options.logits_rows, widths.rows), source, shared, scratch);
-  scratch.scores =
-      source.template Take<float>(spec.latent ? ComputeBackend::LatentScratchFloats(threads, options.max_context)
-                                              : ComputeBackend::AttentionScratchFloats(threads, options.max_context));
+  scratch.scores = source.template Take<float>(ScoreFloats(spec, options, threads, /*of_device=*/&source != &shared));
   CarveMixing(spec, widths, source, shared, scratch);
   CarveProducts(spec, options, widths, source, scratch);
   CarveStep(spec, options, widths.rows, shared, scratch);

@@ -8,6 +8,7 @@
 
 #include "core/expert/builder/build_provider.h"
 #include "core/io/metered_backend.h"
+#include "core/kernels/cuda_attention.h"
 #include "core/model/scratch.h"
 #include "tests/kernels/emulated_backend.h"
 #include "tests/model/long_sequences.h"
@@ -197,6 +198,36 @@ TEST(UnifiedMemory, HoldsWhatWasPlannedAndNothingElse) {
   const auto model = *Model::Load({store, spec, *unified.backend, *kv}, options);
   EXPECT_EQ(pinned() - before, RoundUp(3 * KvPool::PageBytes(spec), kPageBytes) + RoundUp(model->trunk_bytes(), kPageBytes) +
                                    Model::ScratchBytes(spec, options, unified.backend->threads()));
+}
+
+// However long the context, and however few the processor's threads.
+TEST(DiscreteMemory, HoldsWhatSpreadsADecodedTokensAttention) {
+  constexpr int kContext = 8192;
+  EmulatedBackend discrete{{.attributes = emulation::kDiscreteDevice}};
+  Descriptions descriptions(*discrete.device);
+  const std::vector<std::byte*> pages(kContext / kKvPageTokens);
+  const KvRun run = {.pages = pages, .position = kContext - 1, .tokens = 1};
+  const auto pieces = [&](const std::string& family, auto operation_of) {
+    ModelSpec spec = *SpecFromJson(PackedStore(family, FormatId::kQ4).description().model_spec);
+    spec.heads = 32 * spec.kv_heads;
+    const auto own = AllocateScratch(spec, {.max_step_tokens = 1, .max_context = kContext, .logits_rows = 1}, /*threads=*/1,
+                                     discrete.backend->memory());
+    const cuda::AttendedRuns attended = {{&run, 1}, own->scratch.scores, /*multiprocessors=*/132, descriptions};
+    return cuda::AttentionOperation(operation_of(spec, attended)).pieces.count;
+  };
+  EXPECT_EQ(pieces("deepseek_v3",
+                   [](const ModelSpec& spec, const cuda::AttendedRuns& attended) {
+                     const LatentShape shape = {
+                         .heads = spec.heads, .rank = spec.latent->kv_rank, .rotary_dims = spec.rotary_dims};
+                     return cuda::AttentionOf(shape, nullptr, nullptr, 0, nullptr, attended);
+                   }),
+            kContext / cuda::kAttentionPiece);
+  EXPECT_EQ(pieces("qwen3_moe",
+                   [](const ModelSpec& spec, const cuda::AttendedRuns& attended) {
+                     const AttentionShape shape = {.heads = spec.heads, .kv_heads = spec.kv_heads, .head_dim = spec.head_dim};
+                     return cuda::AttentionOf(shape, nullptr, nullptr, attended);
+                   }),
+            kContext / cuda::kAttentionPiece);
 }
 
 // The device has what kernels alone touch, the host's memory the rest.
