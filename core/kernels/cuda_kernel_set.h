@@ -2,6 +2,8 @@
 // makes of it, and what the host's compiler makes of it in emulation.
 #pragma once
 
+#include <span>
+
 #include "core/kernels/attention_scratch.h"
 #include "core/kernels/cuda/runtime.h"
 #include "core/kernels/cuda_operations.h"
@@ -60,5 +62,7 @@ constexpr int PanelsOfBlock(size_t panel_bytes, int tokens) {
 
 extern const KernelSet kEmulatedKernels;
 extern const KernelSet kCompiledKernels;
+// All that kCompiledKernels launches.
+std::span<const Kernel> KernelsToLoad();
 
 }  // namespace moed::cuda

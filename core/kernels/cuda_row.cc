@@ -1,5 +1,6 @@
 #include "core/kernels/cuda_row.h"
 
+#include <span>
 #include <utility>
 
 #include "core/base/status.h"
@@ -13,23 +14,27 @@ namespace {
 #ifdef MOED_CUDA_KERNELS
 constexpr std::string_view kArchitectures = MOED_CUDA_KERNELS;
 constexpr const cuda::KernelSet* kKernels = &cuda::kCompiledKernels;
+std::span<const Kernel> LoadedKernels() { return cuda::KernelsToLoad(); }
 #else
 constexpr std::string_view kArchitectures;  // which no device runs
 constexpr const cuda::KernelSet* kKernels = nullptr;
+std::span<const Kernel> LoadedKernels() { return {}; }
 #endif
+
+absl::StatusOr<std::unique_ptr<DeviceRuntime>> OpenFirst(std::span<const Kernel> loaded) {
+  MOED_ASSIGN_OR_RETURN(const std::vector<CudaDevice> devices, FindCudaDevices());
+  MOED_RETURN_IF_ERROR(CheckKernelsRunOn(devices.front(), kArchitectures));
+  return MakeCudaRuntime(KernelsJoinLaunches(devices.front(), kArchitectures), loaded);
+}
 
 }  // namespace
 
 const cuda::KernelSet* CompiledKernels() { return kKernels; }
 
-absl::StatusOr<std::unique_ptr<DeviceRuntime>> OpenCudaDevice() {
-  MOED_ASSIGN_OR_RETURN(const std::vector<CudaDevice> devices, FindCudaDevices());
-  MOED_RETURN_IF_ERROR(CheckKernelsRunOn(devices.front(), kArchitectures));
-  return MakeCudaRuntime(KernelsJoinLaunches(devices.front(), kArchitectures));
-}
+absl::StatusOr<std::unique_ptr<DeviceRuntime>> OpenCudaDevice() { return OpenFirst(LoadedKernels()); }
 
 const absl::Status& CudaRefusal() {
-  static const absl::Status refusal = OpenCudaDevice().status();
+  static const absl::Status refusal = OpenFirst({}).status();
   return refusal;
 }
 

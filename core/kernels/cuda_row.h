@@ -13,11 +13,11 @@ namespace moed {
 // What nvcc made; null in builds without it.
 const cuda::KernelSet* CompiledKernels();
 // The first device, where it runs the compiled kernels. FAILED_PRECONDITION with the reason and the remedy: no device, a driver
-// or a device that is too old, no kernels for it. What the CUDA runtime says where it cannot be opened. What is opened stays
-// open.
+// or a device that is too old, no kernels for it. What the CUDA runtime says where it cannot be opened, or has no memory for the
+// kernels, which are loaded. What is opened stays open.
 absl::StatusOr<std::unique_ptr<DeviceRuntime>> OpenCudaDevice();
 
-// What OpenCudaDevice says, asked once for the process.
+// What OpenCudaDevice says before it loads kernels, asked once for the process.
 const absl::Status& CudaRefusal();
 // What opening it or making its streams said.
 absl::StatusOr<std::unique_ptr<ComputeBackend>> MakeNativeCudaBackend(Executor& executor);

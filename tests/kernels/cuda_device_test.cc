@@ -1,6 +1,8 @@
 // What is said of CUDA devices and what they do, where there are some and where there are none.
+#include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -140,9 +142,41 @@ TEST(CudaDevice, TheBackendIsRefusedWithTheReasonOrMade) {
   }
 }
 
+// A stream that only notes the kernels.
+class NotingStream final : public DeviceStream {
+ public:
+  void Launch(const Kernel& kernel, const LaunchShape&, std::span<const std::byte>) override { kernels.push_back(kernel); }
+  void Copy(void*, const void*, size_t) override {}
+  void Fill(void*, uint8_t, size_t) override {}
+  void LaunchAll(LaunchGraph&) override {}
+  void Multiply(const HalfProduct&) override {}
+  void Record(ReadyEvent&) override {}
+  void Await(const ReadyEvent&) override {}
+  bool Idle() const override { return true; }
+  absl::Status Synchronize() override { return absl::OkStatus(); }
+
+  std::vector<Kernel> kernels;
+};
+
+// What is loaded before a device's free memory is asked.
+TEST(CudaDevice, KernelsThatAreLaunchedAreAmongThoseToLoad) {
+  if (CompiledKernels() == nullptr) GTEST_SKIP() << "this build has no CUDA kernels";
+  NotingStream stream;
+  float x = 0;
+  CompiledKernels()->scale(stream, {.x = &x, .scale = 2, .n = 1});
+  CompiledKernels()->soft_cap(stream, {.x = &x, .cap = 2, .n = 1});
+  CompiledKernels()->softmax(stream, {.x = &x, .rows = 1, .cols = 1});
+  ASSERT_EQ(stream.kernels.size(), 3u);
+  const std::span<const Kernel> loaded = cuda::KernelsToLoad();
+  for (const Kernel& kernel : stream.kernels) {
+    EXPECT_EQ(std::count_if(loaded.begin(), loaded.end(), [&](const Kernel& one) { return one.function == kernel.function; }), 1)
+        << kernel.signature;
+  }
+}
+
 // Where there is a device: two streams, an event between, memories of three kinds.
 TEST(CudaRuntime, CopiesOnTwoStreamsOrSaysThatThereIsNoDevice) {
-  const auto made = MakeCudaRuntime(/*joins_launches=*/false);
+  const auto made = MakeCudaRuntime(/*joins_launches=*/false, {});
   if (!made.ok()) {
     EXPECT_EQ(made.status(), FindCudaDevices().status());
     return;

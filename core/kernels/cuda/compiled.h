@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "core/kernels/cuda/runtime.h"
 
@@ -58,9 +59,24 @@ __device__ inline T* SharedMemory(size_t byte = 0) {
   return reinterpret_cast<T*>(reinterpret_cast<char*>(moed_shared_memory) + byte);
 }
 
+// Every kernel that KernelOf is called for in the program, once main() runs.
+inline std::vector<Kernel>& ListedKernels() {
+  static std::vector<Kernel> kernels;
+  return kernels;
+}
+
+template <auto kKernel, class Arguments>
+Kernel Listed() {
+  return ListedKernels().emplace_back(
+      Kernel{.signature = __PRETTY_FUNCTION__, .function = reinterpret_cast<const void*>(kKernel)});
+}
+
+template <auto kKernel, class Arguments>
+const Kernel kListed = Listed<kKernel, Arguments>();
+
 template <auto kKernel, class Arguments>
 Kernel KernelOf() {
-  return {.signature = __PRETTY_FUNCTION__, .function = reinterpret_cast<const void*>(kKernel)};
+  return kListed<kKernel, Arguments>;
 }
 
 }  // namespace compiled

@@ -9,6 +9,8 @@ absl::StatusOr<std::vector<CudaDevice>> FindCudaDevices() {
   return FailedPrecondition("no CUDA device: this build is without CUDA; cmake -DMOED_CUDA=ON says what is missing");
 }
 
-absl::StatusOr<std::unique_ptr<DeviceRuntime>> MakeCudaRuntime(bool /*joins_launches*/) { return FindCudaDevices().status(); }
+absl::StatusOr<std::unique_ptr<DeviceRuntime>> MakeCudaRuntime(bool, std::span<const Kernel>) {
+  return FindCudaDevices().status();
+}
 
 }  // namespace moed

@@ -252,13 +252,24 @@ class CudaRuntime final : public DeviceRuntime {
   Matmul matmul_;
 };
 
+// Unasked the driver loads a kernel at its first launch, or makes it of PTX.
+absl::Status LoadKernels(std::span<const Kernel> kernels) {
+  cudaFuncAttributes attributes;
+  for (const Kernel& kernel : kernels) {
+    const cudaError_t error = cudaFuncGetAttributes(&attributes, kernel.function);
+    if (error != cudaSuccess) return Made(error, StrCat("loading ", KernelName(kernel)));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<DeviceRuntime>> MakeCudaRuntime(bool joins_launches) {
+absl::StatusOr<std::unique_ptr<DeviceRuntime>> MakeCudaRuntime(bool joins_launches, std::span<const Kernel> kernels) {
   MOED_RETURN_IF_ERROR(FindCudaDevices().status());
   cudaDeviceProp properties;
   MOED_RETURN_IF_ERROR(CudaStatus(cudaGetDeviceProperties(&properties, 0), "the first device"));
   MOED_RETURN_IF_ERROR(CudaStatus(cudaFree(nullptr), StrCat("opening ", properties.name)));  // the first call that needs it does
+  MOED_RETURN_IF_ERROR(LoadKernels(kernels));
   size_t free_bytes = 0, all_bytes = 0;
   MOED_RETURN_IF_ERROR(CudaStatus(cudaMemGetInfo(&free_bytes, &all_bytes), "its free memory"));
   const DeviceAttributes attributes = {.unified_memory = properties.integrated != 0,

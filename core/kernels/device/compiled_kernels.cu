@@ -5,4 +5,6 @@ namespace moed::cuda {
 
 const KernelSet kCompiledKernels = kKernels;
 
+std::span<const Kernel> KernelsToLoad() { return ListedKernels(); }
+
 }  // namespace moed::cuda
