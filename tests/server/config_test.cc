@@ -445,8 +445,14 @@ TEST(DeviceBudget, IsTheDevicesOrRefused) {
   EXPECT_EQ(ChooseDeviceBudget(std::nullopt, {}, "avx2").value(), std::nullopt);
   EXPECT_EQ(ChooseDeviceBudget(std::nullopt, {kDevice, kDevice}, "cuda").value(), 15u << 20);
   EXPECT_EQ(ChooseDeviceBudget(std::nullopt, {kDevice, 3 << 20}, "cuda").value(), (3u << 20) - (3u << 16));
-  EXPECT_EQ(ChooseDeviceBudget(kDevice, {kDevice, kDevice}, "cuda").value(), kDevice);
-  EXPECT_EQ(ChooseDeviceBudget(kDevice, {kDevice, kDevice - 1}, "cuda").status().code(), absl::StatusCode::kInvalidArgument);
+  // What is left is for the driver, which is told of no budget.
+  EXPECT_EQ(ChooseDeviceBudget(15 << 20, {kDevice, kDevice}, "cuda").value(), 15u << 20);
+  const absl::Status too_much = ChooseDeviceBudget((15 << 20) + 1, {kDevice, kDevice}, "cuda").status();
+  EXPECT_EQ(too_much.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(too_much.message()), HasSubstr("at most 15.0 MiB (15728640 bytes)"));
+  constexpr uint64_t kLarge = uint64_t{80} << 30, kMost = kLarge - (256 << 20);
+  EXPECT_EQ(ChooseDeviceBudget(kMost, {kLarge, kLarge}, "cuda").value(), kMost);
+  EXPECT_EQ(ChooseDeviceBudget(kMost + 1, {kLarge, kLarge}, "cuda").status().code(), absl::StatusCode::kInvalidArgument);
   const absl::Status refused = ChooseDeviceBudget(kDevice, {}, "avx2").status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(refused.message()), HasSubstr("'avx2' has no memory of its own"));
