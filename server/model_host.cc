@@ -30,6 +30,14 @@ absl::Status NoModel(std::string_view why, bool soon) {
   return soon ? WithRetryAfter(status, 1) : status;
 }
 
+// At least: all that it has now, as far as the budget goes.
+uint64_t BytesOnProcessor(const MemoryPlan& plan) {
+  uint64_t bytes = 0;
+  for (const MemoryPart& part : plan.parts) bytes += part.bytes;
+  for (const MemoryPart& part : plan.device_parts) bytes += part.bytes;
+  return std::min(bytes, plan.budget);
+}
+
 }  // namespace
 
 ModelHost::ModelHost(const Config& config, const ModelHostParts& parts) : parts_(parts), config_(config) { TellServerInfo(); }
@@ -282,6 +290,7 @@ void ModelHost::OnDeviceLost(const absl::Status& error) {
 
 absl::Status ModelHost::DoGoToProcessor(const absl::Status& error, ModelChange& change) {
   if (model_ == nullptr) return absl::OkStatus();
+  const uint64_t needed = BytesOnProcessor(model_->plan().memory);
   Config config = model_->config();
   config_.backend = config.backend = "auto";
   config_.device_budget = config.device_budget = std::nullopt;
@@ -291,7 +300,19 @@ absl::Status ModelHost::DoGoToProcessor(const absl::Status& error, ModelChange& 
   MOED_RETURN_IF_ERROR(
       DoUnload(NoModel(StrCat("the device is lost, and it is being loaded again on the processor: ", lost_device_), true),
                absl::ZeroDuration(), change));
+  if (const absl::Status kept = CheckGivenBack(needed); !kept.ok()) {
+    parts_.exit(kept);
+    return kept;
+  }
   return DoLoad(config, absl::ZeroDuration(), change);
+}
+
+absl::Status ModelHost::CheckGivenBack(uint64_t bytes) const {
+  const std::optional<uint64_t> left = parts_.memory_left();
+  if (left.value_or(bytes) >= bytes) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      StrCat("--device-lost cpu: the model needs ", FormatBytes(bytes), " on the processor, and ", FormatBytes(*left),
+             " are left: the driver may have kept the lost device's pinned memory (", lost_device_, ")"));
 }
 
 void ModelHost::EndChanges() {

@@ -16,6 +16,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "core/base/clock.h"
+#include "core/machine/control_groups.h"
 #include "server/metrics/model_counters.h"
 #include "server/rpc/call.h"
 #include "server/rpc/model_change.h"
@@ -37,6 +38,7 @@ struct ModelHostParts {  // all outlive the host
   std::function<void()> tell_health;  // the state has changed
   std::function<void(std::span<const std::string> peers)> end_connections;
   std::function<void(const absl::Status&)> exit;  // the process is to end, and with this error; does not block
+  std::function<std::optional<uint64_t>()> memory_left = [] { return MemoryLeft(); };
 };
 
 // Open, Start, EndChanges and what follows it, in this order; after Open, Load and Unload at any time from any thread.
@@ -78,6 +80,8 @@ class ModelHost {
   void SetAbsent(absl::Status reason);
   void TellServerInfo();
   void OnDeviceLost(const absl::Status& error);
+  // RESOURCE_EXHAUSTED where the machine has less than `bytes`: a driver may keep the pinned memory of a device that is lost.
+  absl::Status CheckGivenBack(uint64_t bytes) const;
   absl::Status DoGoToProcessor(const absl::Status& error, ModelChange& change);
 
   const ModelHostParts parts_;

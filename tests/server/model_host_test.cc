@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <new>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -30,6 +31,7 @@ struct HostOfDemo {
   explicit HostOfDemo(std::string folder = "") : models_folder(std::move(folder)) {}
 
   const std::string models_folder;
+  std::optional<uint64_t> memory_left;
   std::function<void(const absl::Status&)> exit = [](const absl::Status& error) { ADD_FAILURE() << error; };
   ServerState state;
   ModelCounters counters;
@@ -37,7 +39,7 @@ struct HostOfDemo {
   LiveCalls live;
   ModelHost host{DemoConfig(models_folder),
                  {state, counters, workers, live, nullptr, Clock::Real(), [] {}, [](std::span<const std::string>) {},
-                  [this](const absl::Status& error) { exit(error); }}};
+                  [this](const absl::Status& error) { exit(error); }, [this] { return memory_left; }}};
 };
 
 // The addresses are there before the model is, and who finds them may ask.
@@ -86,6 +88,25 @@ TEST(ModelHostTest, AStoreThatIsTooLargeToLookAtBesideAModelIsRefused) {
   EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("the tokenizer has 16777217 bytes, at most 16777216 are read "
                                                                   "beside a model: unload that first"));
   EXPECT_EQ(demo.state.loaded(), model);
+}
+
+// A driver may keep what was pinned for it: two budgets at once are what the kernel ends processes for.
+TEST(ModelHostTest, ALostDeviceWhoseMemoryDoesNotComeBackEndsTheProcess) {
+  absl::Notification exits;
+  absl::Status error;
+  HostOfDemo demo;
+  demo.memory_left = 1 << 20;
+  demo.exit = [&](const absl::Status& given) {
+    error = given;
+    exits.Notify();
+  };
+  ASSERT_TRUE(demo.host.Open().ok());
+  ASSERT_TRUE(demo.host.Start().ok());
+  demo.state.loaded()->device_lost(absl::InternalError("gone"));
+  exits.WaitForNotification();
+  EXPECT_TRUE(absl::IsResourceExhausted(error)) << error;
+  EXPECT_THAT(std::string(error.message()), ::testing::HasSubstr("1.0 MiB are left: the driver may have kept"));
+  EXPECT_FALSE(demo.state.ready());
 }
 
 TEST(ModelHostTest, AnEngineThatFailsEndsTheProcess) {
