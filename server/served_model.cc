@@ -1,6 +1,7 @@
 #include "server/served_model.h"
 
 #include <algorithm>
+#include <atomic>
 #include <string>
 #include <utility>
 
@@ -23,6 +24,11 @@
 
 namespace moed {
 namespace {
+
+// Of the host, what opening the device took, which stays with the process: a model that follows finds it open.
+std::atomic<uint64_t> bytes_of_device = 0;
+
+uint64_t BytesBesideBudget() { return kBesideBudgetBytes + bytes_of_device; }
 
 uint64_t ResidentBytes() { return ReadNamedNumber("/proc/self/status", "VmRSS:").value_or(0) << 10; }
 
@@ -99,9 +105,10 @@ absl::Status ServedModel::MakeBackend() {
   MOED_ASSIGN_OR_RETURN(backend_, MakeComputeBackend(config_.backend, *executor_));
   if (config_.serving.fast_matmul) MOED_RETURN_IF_ERROR(Annotate(backend_->OpenFastMatmul(), "--fast-matmul on"));
   if (&backend_->memory() != &BackendMemory::Host()) {
-    const uint64_t now = ResidentBytes();
+    const uint64_t now = ResidentBytes(), took = now - std::min(now, before);
+    bytes_of_device = std::max(bytes_of_device.load(), took);
     spdlog::info("opening the device of {} took {} of the host's memory, which are not in --memory-budget", backend_->name(),
-                 FormatBytes(now - std::min(now, before)));
+                 FormatBytes(took));
   }
   const ComputeBackendRow& fastest = ComputeBackends().back();
   // Whether there is a device is not asked: what its driver maps and starts would stay.
@@ -113,11 +120,11 @@ absl::Status ServedModel::MakeBackend() {
 absl::Status ServedModel::PlanMemory() {
   uint64_t budget = config_.memory_budget.value_or(0);
   if (!config_.memory_budget.has_value()) {
-    MOED_ASSIGN_OR_RETURN(const DefaultBudget found, FindDefaultBudget());
+    MOED_ASSIGN_OR_RETURN(const DefaultBudget found, FindDefaultBudget(/*root=*/"", /*others=*/0, bytes_of_device));
     budget = found.bytes;
     spdlog::info("--memory-budget is absent: {} ({})", FormatBytes(budget), found.reason);
   } else {
-    MOED_RETURN_IF_ERROR(Annotate(CheckMachineHas(budget, kBesideBudgetBytes), "--memory-budget"));
+    MOED_RETURN_IF_ERROR(Annotate(CheckMachineHas(budget, BytesBesideBudget()), "--memory-budget"));
   }
   const WorkingBytes device = backend_->memory().working_bytes();
   if (device.all > 0) {
@@ -155,7 +162,7 @@ absl::Status ServedModel::PlanGrowth() {
   if (!may_grow) {
     return refused("compute backend ", backend_->name(), " reads the expert cache where it is, which then keeps its size");
   }
-  return Annotate(CheckMachineHas(most_budget_, kBesideBudgetBytes), "--max-memory-budget");
+  return Annotate(CheckMachineHas(most_budget_, BytesBesideBudget()), "--max-memory-budget");
 }
 
 CallLimits ServedModel::LimitsOfCalls() const {

@@ -28,7 +28,7 @@ DefaultBudget Share(uint64_t percent, uint64_t bytes, uint64_t beside, std::stri
 
 }  // namespace
 
-absl::StatusOr<DefaultBudget> FindDefaultBudget(const std::string& root, uint64_t others) {
+absl::StatusOr<DefaultBudget> FindDefaultBudget(const std::string& root, uint64_t others, uint64_t taken) {
   const uint64_t beside = kBesideBudgetBytes + others;
   const std::optional<GroupMemory> group = SmallestGroupMemory(root);
   const std::optional<uint64_t> available = ReadMemInfo(root, "MemAvailable");
@@ -36,7 +36,7 @@ absl::StatusOr<DefaultBudget> FindDefaultBudget(const std::string& root, uint64_
     return NotFound("no memory limit and no MemAvailable can be read under ", root, "/proc: say --memory-budget");
   }
   if (group.has_value() && (!available.has_value() || group->limit_bytes <= *available)) {
-    return Share(kCgroupPercent, group->limit_bytes, beside,
+    return Share(kCgroupPercent, group->limit_bytes, beside + taken,
                  StrCat("the cgroup's limit of ", FormatBytes(group->limit_bytes), " (", group->path, ")"));
   }
   return Share(kAvailablePercent, *available, beside, StrCat("the ", FormatBytes(*available), " that are available"));

@@ -18,9 +18,9 @@ struct DefaultBudget {
 };
 
 // From the smallest memory limit of this process's cgroups or, where that is less, of the available memory. `root` stands
-// before every path ("" on a real machine). `others`: what programs beside the daemon need. NOT_FOUND
-// when none can be read.
-absl::StatusOr<DefaultBudget> FindDefaultBudget(const std::string& root = "", uint64_t others = 0);
+// before every path ("" on a real machine). `others`: what programs beside the daemon need. `taken`: what this process has taken
+// beside its budget, which a limit counts and available memory no longer has. NOT_FOUND when none can be read.
+absl::StatusOr<DefaultBudget> FindDefaultBudget(const std::string& root = "", uint64_t others = 0, uint64_t taken = 0);
 
 // INVALID_ARGUMENT where the budget and `beside` bytes more are more than the cgroup's limit or the machine's memory.
 absl::Status CheckMachineHas(uint64_t budget, uint64_t beside, const std::string& root = "");

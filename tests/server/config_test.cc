@@ -415,6 +415,10 @@ TEST_F(ConfigTest, DefaultBudgetIsTheSmallestLimitOfTheGroupAndItsAncestors) {
   File("sys/fs/cgroup/memory/c/memory.limit_in_bytes", "2147483648\n");
   EXPECT_EQ(budget()->bytes, (uint64_t{2} << 30) / 100 * 98 - beside);
   EXPECT_EQ(FindDefaultBudget(directory_.string(), 32 << 20)->bytes, budget()->bytes - (32 << 20));
+  // What a device's driver holds for the process counts against the limit; what is available is what it left.
+  EXPECT_EQ(FindDefaultBudget(directory_.string(), 0, 48 << 20)->bytes, budget()->bytes - (48 << 20));
+  File("proc/meminfo", "MemAvailable: 1048576 kB\n");
+  EXPECT_EQ(FindDefaultBudget(directory_.string(), 0, 48 << 20)->bytes, budget()->bytes);
 }
 
 TEST_F(ConfigTest, ARunTakesNoMoreThanItsGroupMay) {
