@@ -192,7 +192,9 @@ absl::Status ServedModel::LoadWeights(ModelChange& change) {
   trace_ = std::make_unique<Trace>(clock_, plan_.trace_events);
   MOED_ASSIGN_OR_RETURN(kv_, KvPool::Create(spec_, plan_.kv, backend_->memory()));
   MOED_ASSIGN_OR_RETURN(kv_spill_, OpenKvSpill(config_.kv_spill, plan_.kv_spill, *kv_, clock_));
-  MOED_ASSIGN_OR_RETURN(reads_, OpenReadBackend(config_.io_backend, store_->path(), {.queue_depth = config_.io_queue_depth}));
+  MOED_ASSIGN_OR_RETURN(const Buffer probe, backend_->memory().shared().Allocate(kPageBytes));
+  MOED_ASSIGN_OR_RETURN(reads_, OpenReadBackend(config_.io_backend, store_->path(),
+                                                {.queue_depth = config_.io_queue_depth, .probe = probe.span()}));
   if (config_.read_rate) reads_ = MakeThrottledBackend(std::move(reads_), static_cast<double>(*config_.read_rate), clock_);
   DeviceSlots device;
   MOED_RETURN_IF_ERROR(OpenDeviceSlots(device));

@@ -56,10 +56,11 @@ absl::StatusOr<std::unique_ptr<PosixFile>> PosixFile::Open(const std::string& pa
 
 absl::StatusOr<std::unique_ptr<PosixFile>> PosixFile::OpenBuffered(const std::string& path) { return Open(path, 0, 1); }
 
-absl::StatusOr<std::unique_ptr<PosixFile>> PosixFile::OpenDirect(const std::string& path) {
+absl::StatusOr<std::unique_ptr<PosixFile>> PosixFile::OpenDirect(const std::string& path, std::span<std::byte> probe) {
   MOED_ASSIGN_OR_RETURN(std::unique_ptr<PosixFile> file, Open(path, O_DIRECT, kDirectAlignment));
   MOED_ASSIGN_OR_RETURN(const Buffer page, Buffer::Allocate(kDirectAlignment));
-  if (pread(file->descriptor_, page.data(), page.size(), 0) < 0) {
+  if (probe.empty()) probe = page.span();
+  if (pread(file->descriptor_, probe.data(), kDirectAlignment, 0) < 0) {
     if (errno == EINVAL) return DirectRefused(path);
     return ErrnoError(errno, "cannot read the first bytes of ", path, " with O_DIRECT");
   }

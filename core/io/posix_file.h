@@ -45,8 +45,9 @@ class PosixFile final : public RandomAccessFile {
  public:
   // Refuses what is not a regular file, without waiting for the other end of a pipe.
   static absl::StatusOr<std::unique_ptr<PosixFile>> OpenBuffered(const std::string& path);
-  // O_DIRECT, shown to work by one real read. FAILED_PRECONDITION where the file system refuses it.
-  static absl::StatusOr<std::unique_ptr<PosixFile>> OpenDirect(const std::string& path);
+  // O_DIRECT, shown to work by one real read, into `probe` where there is one. FAILED_PRECONDITION where the file system refuses
+  // it.
+  static absl::StatusOr<std::unique_ptr<PosixFile>> OpenDirect(const std::string& path, std::span<std::byte> probe = {});
   ~PosixFile() override;
   PosixFile(const PosixFile&) = delete;
   PosixFile& operator=(const PosixFile&) = delete;

@@ -5,6 +5,7 @@
 //   auto       the first of these that this file and this kernel allow; describes what it took and why
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -40,6 +41,8 @@ class ReadBackend {
 
 struct ReadBackendOptions {
   int queue_depth = 8;  // io_uring entries, or threads of the others (at most 8)
+  // A page of the memory that reads go to, where that is no ordinary memory: one with O_DIRECT is tried into it at the start.
+  std::span<std::byte> probe;
 };
 
 struct ReadBackendRow {

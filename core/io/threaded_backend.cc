@@ -80,7 +80,7 @@ std::unique_ptr<ReadBackend> MakeThreadedReadBackend(std::string name, std::shar
 }
 
 absl::StatusOr<std::unique_ptr<ReadBackend>> OpenDirectBackend(const std::string& path, const ReadBackendOptions& options) {
-  MOED_ASSIGN_OR_RETURN(std::shared_ptr<const RandomAccessFile> file, PosixFile::OpenDirect(path));
+  MOED_ASSIGN_OR_RETURN(std::shared_ptr<const RandomAccessFile> file, PosixFile::OpenDirect(path, options.probe));
   return MakeThreadedReadBackend("direct", std::move(file), std::min(options.queue_depth, kMostThreads));
 }
 

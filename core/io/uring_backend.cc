@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <deque>
 #include <optional>
+#include <span>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -107,10 +108,11 @@ class Ring {
 };
 
 // A kernel may have the rings and yet not this kind of read.
-absl::Status ProbeRead(Ring& ring, const PosixFile& file) {
+absl::Status ProbeRead(Ring& ring, const PosixFile& file, std::span<std::byte> probe) {
   MOED_ASSIGN_OR_RETURN(const Buffer page, Buffer::Allocate(kDirectAlignment));
+  if (probe.empty()) probe = page.span();
   for (;;) {
-    ring.Read(file.descriptor(), ReadProgress(0, page.span(), kDirectAlignment), nullptr);
+    ring.Read(file.descriptor(), ReadProgress(0, probe, kDirectAlignment), nullptr);
     ring.Submit();
     const int answer = ring.Wait().answer;
     if (answer == -EINTR || answer == -EAGAIN) continue;
@@ -223,9 +225,9 @@ class UringBackend final : public ReadBackend {
 absl::Status CheckIoUring() { return Ring::Create(ReadBackendOptions{}.queue_depth).status(); }
 
 absl::StatusOr<std::unique_ptr<ReadBackend>> OpenUringBackend(const std::string& path, const ReadBackendOptions& options) {
-  MOED_ASSIGN_OR_RETURN(std::unique_ptr<PosixFile> file, PosixFile::OpenDirect(path));
+  MOED_ASSIGN_OR_RETURN(std::unique_ptr<PosixFile> file, PosixFile::OpenDirect(path, options.probe));
   MOED_ASSIGN_OR_RETURN(std::unique_ptr<Ring> ring, Ring::Create(options.queue_depth));
-  MOED_RETURN_IF_ERROR(ProbeRead(*ring, *file));
+  MOED_RETURN_IF_ERROR(ProbeRead(*ring, *file, options.probe));
   return std::make_unique<UringBackend>(std::move(file), std::move(ring), options.queue_depth);
 }
 

@@ -1,4 +1,7 @@
+#include <sys/mman.h>
+
 #include <atomic>
+#include <cstddef>
 #include <thread>
 #include <vector>
 
@@ -189,6 +192,22 @@ TEST(BackendTableTest, EveryRowRefusesASenselessDepthAndAMissingFile) {
     EXPECT_EQ(missing.code(), absl::StatusCode::kNotFound) << name;
     EXPECT_THAT(MessageOf(missing), HasSubstr(file.path() + ".missing"));
   }
+}
+
+// A page that nobody may write stands for memory of a driver that the kernel cannot read into past its cache.
+TEST(BackendTableTest, WhatReadsGoToIsTriedBeforeABackendIsTaken) {
+  const TempFile file(RandomContents(kPageBytes, 5));
+  void* const page = mmap(nullptr, kPageBytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(page, MAP_FAILED);
+  const ReadBackendOptions options = {.probe = {static_cast<std::byte*>(page), kPageBytes}};
+  const auto chosen = OpenReadBackend("auto", file.path(), options);
+  ASSERT_EQ(chosen.status(), absl::OkStatus());
+  EXPECT_EQ((*chosen)->name(), "buffered");
+  EXPECT_THAT((*chosen)->description(), HasSubstr("; direct: "));
+  for (const char* name : {"io_uring", "direct"}) {
+    EXPECT_FALSE(OpenReadBackend(name, file.path(), options).ok()) << name;
+  }
+  munmap(page, kPageBytes);
 }
 
 TEST(BackendTableTest, ThreadsAreBounded) {
