@@ -1,6 +1,7 @@
 #include "core/store/matrix_panels.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "core/base/buffer.h"
@@ -58,10 +59,15 @@ void MatrixPanels::Read(std::span<WantedPanel> wanted) {
 }
 
 void MatrixPanels::Check(WantedPanel& wanted) const {
-  if (!wanted.status.ok() || Checksum(wanted.bytes) == checksums_[static_cast<size_t>(wanted.panel)]) return;
+  if (absl::IsDataLoss(wanted.status)) return;
+  if (wanted.status.ok() && Checksum(wanted.bytes) == checksums_[static_cast<size_t>(wanted.panel)]) return;
   const int first_row = wanted.panel * kPanelRows;
-  wanted.status = Damage(store_.path(), ": trunk tensor \"", matrix_.name, "\" has changed since it was read first, in rows ",
-                         first_row, " to ", std::min(first_row + kPanelRows, matrix_.rows) - 1);
+  const std::string rows = StrCat("rows ", first_row, " to ", std::min(first_row + kPanelRows, matrix_.rows) - 1);
+  if (wanted.status.ok()) {
+    wanted.status = Damage(store_.path(), ": trunk tensor \"", matrix_.name, "\" has changed since it was read first, in ", rows);
+  } else {  // whatever the device called it: these bytes of the store cannot be had
+    wanted.status = DataLoss("reading ", rows, " of trunk tensor \"", matrix_.name, "\": ", wanted.status.message());
+  }
 }
 
 }  // namespace moed

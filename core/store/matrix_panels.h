@@ -27,7 +27,7 @@ struct WantedPanel {
   int panel = 0;
   std::span<std::byte> pages;        // LandingBytes, page-aligned: what is read of the file
   std::span<const std::byte> bytes;  // out: the panel, in `pages`
-  absl::Status status;               // out: Damage (damage.h) names the rows; the read's error otherwise
+  absl::Status status;               // out: DATA_LOSS that names the rows; Damage (damage.h): they were read
 };
 
 // Note from one thread, before anything is read; then Read from one thread.

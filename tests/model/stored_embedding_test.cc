@@ -287,7 +287,8 @@ TEST_F(ModelOnALyingFile, AStepOfFailedRowsAloneEnds) {
   TestSequence sequence;
   SequenceChunk chunk = {.tokens = tokens, .kv = &sequence.kv};
   EXPECT_TRUE(model_.Step(provider_, std::span(&chunk, 1))[0].empty());
-  EXPECT_EQ(chunk.status, absl::UnavailableError("injected"));
+  EXPECT_TRUE(absl::IsDataLoss(chunk.status)) << chunk.status;  // whatever the device called it
+  EXPECT_THAT(std::string(chunk.status.message()), AllOf(HasSubstr("of trunk tensor"), HasSubstr("injected")));
   EXPECT_GE(model_.model().embedding_stats().read_errors, 1u);
   EXPECT_EQ(model_.model().embedding_stats().damaged, 0u);
 }
