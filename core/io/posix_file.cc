@@ -30,6 +30,10 @@ size_t ReadProgress::size() const { return std::min(destination_.size() - done_,
 std::optional<absl::Status> ReadProgress::Take(const std::string& path, int64_t answer) {
   const size_t wanted = destination_.size();
   if (answer == -EINTR || answer == -EAGAIN) return std::nullopt;
+  if (answer == -ECANCELED) {
+    return DataLoss("cannot read ", wanted, " bytes at offset ", begin_, " of ", path,
+                    ": the kernel gave the read up (ECANCELED)");
+  }
   if (answer < 0) return ErrnoError(static_cast<int>(-answer), "cannot read ", wanted, " bytes at offset ", begin_, " of ", path);
   const size_t reached = done_ + static_cast<size_t>(answer);
   if (reached == wanted) return absl::OkStatus();

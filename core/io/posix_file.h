@@ -30,7 +30,8 @@ class ReadProgress {
   std::byte* data() const { return destination_.data() + done_; }
   size_t size() const;  // one read call takes at most 1 GiB of a larger range
 
-  // `answer`: bytes read, or a negative errno. Nothing: ask again (EINTR and EAGAIN included).
+  // `answer`: bytes read, or a negative errno. Nothing: ask again (EINTR and EAGAIN included). Never CANCELLED, which is what who
+  // asked for the read says (read_queue.h).
   std::optional<absl::Status> Take(const std::string& path, int64_t answer);
 
  private:

@@ -59,11 +59,11 @@ class Ring {
   Ring& operator=(const Ring&) = delete;
 
   // One caller at a time, and never more entries in flight than Create was asked for. `tag` comes back from Wait.
-  void Read(int descriptor, const ReadProgress& progress, void* tag) {
+  void Read(int descriptor, const ReadProgress& progress, void* tag, bool begun_by_kernel) {
     io_uring_sqe* entry = Entry();
     io_uring_prep_read(entry, descriptor, progress.data(), static_cast<unsigned>(progress.size()), progress.offset());
     io_uring_sqe_set_data(entry, tag);
-    if (progress.size() >= kBegunByKernelBytes) io_uring_sqe_set_flags(entry, IOSQE_ASYNC);
+    if (begun_by_kernel) io_uring_sqe_set_flags(entry, IOSQE_ASYNC);
   }
   void Nothing(void* tag) {
     io_uring_sqe* entry = Entry();
@@ -112,7 +112,7 @@ absl::Status ProbeRead(Ring& ring, const PosixFile& file, std::span<std::byte> p
   MOED_ASSIGN_OR_RETURN(const Buffer page, Buffer::Allocate(kDirectAlignment));
   if (probe.empty()) probe = page.span();
   for (;;) {
-    ring.Read(file.descriptor(), ReadProgress(0, probe, kDirectAlignment), nullptr);
+    ring.Read(file.descriptor(), ReadProgress(0, probe, kDirectAlignment), nullptr, false);
     ring.Submit();
     const int answer = ring.Wait().answer;
     if (answer == -EINTR || answer == -EAGAIN) continue;
@@ -158,6 +158,7 @@ class UringBackend final : public ReadBackend {
  private:
   struct Slot {
     std::optional<ReadProgress> progress;
+    bool begun_by_kernel = false;
     std::function<void(absl::Status)> done;
   };
   struct Answered {
@@ -173,9 +174,10 @@ class UringBackend final : public ReadBackend {
       free_.pop_back();
       ReadOp& op = waiting_.front();
       slot->progress.emplace(op.offset, op.destination, kDirectAlignment);
+      slot->begun_by_kernel = slot->progress->size() >= kBegunByKernelBytes;
       slot->done = std::move(op.done);
       waiting_.pop_front();
-      ring_->Read(file_->descriptor(), *slot->progress, slot);
+      ring_->Read(file_->descriptor(), *slot->progress, slot, slot->begun_by_kernel);
     }
     ring_->Submit();
   }
@@ -183,9 +185,11 @@ class UringBackend final : public ReadBackend {
   // Nothing while the range is unfinished: the rest is then on its way.
   std::optional<Answered> Take(Slot* slot, int answer) {
     absl::MutexLock lock(&mutex_);
-    std::optional<absl::Status> outcome = slot->progress->Take(file_->path(), answer);
+    // The kernel has no thread to begin it with: it is begun here.
+    const bool no_thread = answer == -ECANCELED && std::exchange(slot->begun_by_kernel, false);
+    auto outcome = no_thread ? std::nullopt : slot->progress->Take(file_->path(), answer);
     if (!outcome) {
-      ring_->Read(file_->descriptor(), *slot->progress, slot);
+      ring_->Read(file_->descriptor(), *slot->progress, slot, slot->begun_by_kernel);
       ring_->Submit();
       return std::nullopt;
     }

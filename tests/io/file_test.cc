@@ -124,6 +124,15 @@ TEST(ReadProgressTest, ErrorsCarryTheErrnoAndThePlace) {
   EXPECT_THAT(MessageOf(*outcome), testing::AllOf(HasSubstr("some/file"), HasSubstr("77"), HasSubstr("Input/output error")));
 }
 
+// CANCELLED is what who asked for a read says of it.
+TEST(ReadProgressTest, AReadThatTheKernelGivesUpIsDataLoss) {
+  std::byte memory[100];
+  const std::optional<absl::Status> outcome = ReadProgress(77, memory, 1).Take("some/file", -ECANCELED);
+  ASSERT_TRUE(outcome.has_value());
+  EXPECT_EQ(outcome->code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(MessageOf(*outcome), testing::AllOf(HasSubstr("some/file"), HasSubstr("77"), HasSubstr("ECANCELED")));
+}
+
 TEST(ReadProgressTest, NoCallAsksForMoreThanAnInt) {
   const size_t bytes = size_t{5} << 30;
   std::byte* const unread = reinterpret_cast<std::byte*>(kPageBytes);
