@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "core/base/check.h"
 #include "core/base/status.h"
 #include "core/model/stored_embedding.h"
@@ -36,6 +37,7 @@ bool IsSource(const SequenceChunk& chunk) { return chunk.kv->length == 0; }
 }  // namespace
 
 void Decoder::Forward(std::span<SequenceChunk> chunks, ExpertProvider& provider, LogitsSink sink, StepWatcher* watcher) {
+  const absl::Cleanup released = [this] { ffn_.ReleaseExperts(); };  // where memory runs out, too
   step_.failure = absl::OkStatus();
   step_.watcher = watcher;
   for (SequenceChunk& chunk : chunks) {
@@ -53,7 +55,6 @@ void Decoder::Forward(std::span<SequenceChunk> chunks, ExpertProvider& provider,
   for (const SequenceChunk& chunk : chunks) {
     if (begun || chunk.status.ok()) SettleKv(chunk);
   }
-  ffn_.ReleaseExperts();
 }
 
 void Decoder::RunEncoder(std::span<SequenceChunk> chunks, ExpertProvider& provider, StepWatcher* watcher) {

@@ -35,6 +35,13 @@ void ExpertBlock::Run(LayerId layer, const ExpertBiases& biases, const Activatio
   }
 }
 
+void ExpertBlock::Release() {
+  in_flight_.clear();
+  for (Member& member : members()) member = {};
+  count_ = 0;
+  rows_ = 0;
+}
+
 // The next one may need the place of one that is in flight.
 std::optional<ReadyExpert> ExpertBlock::WaitForNext(ExpertProvider& provider) {
   std::optional<ReadyExpert> next = provider.NextReady();

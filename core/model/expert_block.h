@@ -24,8 +24,9 @@ class ExpertBlock {
   // `beside` computes what is handed out for the processor; it may be null where nothing is.
   void Run(LayerId layer, const ExpertBiases& biases, const Activations& input, ExpertProvider& provider,
            ProcessorExperts* beside);
-  // After a Fence: unpins experts whose operations were still enqueued when their group ended.
-  void Release() { in_flight_.clear(); }
+  // After a Fence: unpins experts whose operations were still enqueued when their group ended, and those of a group that an
+  // exception has left.
+  void Release();
 
   // What Run is made of, one group after the other: as many as fit, then what they put out.
   bool Fits(const ReadyExpert& ready) const;

@@ -33,7 +33,10 @@ class FfnBlock {
   // Chunks whose status is an error leave the batch.
   void DropFailed();
   // After a Fence: gives back what the layers' operations read.
-  void ReleaseExperts() { experts_.Release(); }
+  void ReleaseExperts() {
+    experts_.Release();
+    if (beside_) beside_->Release();
+  }
 
  private:
   // The norm of x, a block of rows, which becomes scratch.normed as well. Without a norm: x itself.

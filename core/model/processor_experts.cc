@@ -43,6 +43,11 @@ void ProcessorExperts::Add(ReadyExpert ready) {
   block_.Add(std::move(ready));
 }
 
+void ProcessorExperts::Release() {
+  block_.Release();
+  places_.clear();
+}
+
 void ProcessorExperts::Compute(LayerId layer, ExpertProvider& provider) {
   const int64_t begin = Clock::Real().NowNanos();
   if (input_.tokens == 0) {

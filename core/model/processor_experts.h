@@ -24,6 +24,8 @@ class ProcessorExperts {
   bool Fits(const ReadyExpert& ready) const { return block_.Fits(ready); }
   bool any() const { return !places_.empty(); }
   void Add(ReadyExpert ready);
+  // Of those that were added and not computed.
+  void Release();
   // Of all that were added. Waits for what is still read of them.
   void Compute(LayerId layer, ExpertProvider& provider);
 

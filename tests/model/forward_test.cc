@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <new>
 #include <set>
 
 #include "core/model/scratch.h"
@@ -124,6 +125,19 @@ TEST_P(ForwardTest, AChunkThatIsTakenOutBetweenLayersLeavesTheOthersTheirBits) {
       for (TestSequence& sequence : batch.sequences) model.kv().Release(sequence.kv);
     }
   }
+}
+
+// Whoever ends then finds no expert in use.
+TEST_P(ForwardTest, AStepThatMemoryRunsOutInHoldsNoExpert) {
+  struct Exhausted final : StepWatcher {
+    void OnLayerDone(std::span<SequenceChunk>) override {}
+    void OnExpert(LayerId, int32_t, const Activations&, const Activations&) override { throw std::bad_alloc(); }
+  } exhausted;
+  PackedModel model(store_);
+  Batch3 batch;
+  auto chunks = batch.Chunks();
+  EXPECT_THROW(model.Step(provider_, chunks, &exhausted), std::bad_alloc);
+  EXPECT_EQ(provider_.pins(), 0);
 }
 
 TEST_P(ForwardTest, HooksSeeEveryTokenAndTheLastGateInputOfEachChunk) {
