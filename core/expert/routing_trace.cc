@@ -32,6 +32,11 @@ void Make(const std::string& path, std::ofstream& stream) {
   stream.open(path, std::ios::binary | std::ios::trunc);
 }
 
+bool WriteTo(std::ofstream& file, std::string_view bytes) {
+  file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  return static_cast<bool>(file.flush());
+}
+
 }  // namespace
 
 RoutingRecorder::RoutingRecorder(std::string directory, const RoutingShape& shape, size_t piece_bytes)
@@ -50,7 +55,8 @@ std::string NextTraceFolder(const std::string& directory) {
 }
 
 absl::StatusOr<std::unique_ptr<RoutingRecorder>> RoutingRecorder::Create(const std::string& directory, const RoutingShape& shape,
-                                                                         uint64_t budget) {
+                                                                         uint64_t budget,
+                                                                         std::function<void(const absl::Status&)> failed) {
   std::error_code error;
   std::filesystem::create_directories(directory, error);
   if (error) return FailedPrecondition(directory, ": cannot be made: ", error.message());
@@ -59,6 +65,7 @@ absl::StatusOr<std::unique_ptr<RoutingRecorder>> RoutingRecorder::Create(const s
     return absl::AlreadyExistsError(StrCat(directory, ": holds a trace already; a new one needs a directory of its own"));
   }
   std::unique_ptr<RoutingRecorder> recorder(new RoutingRecorder(directory, shape, PieceBytes(budget)));
+  recorder->told_failure_ = std::move(failed);
   Make(path(shape.wide() ? kTraceExperts16 : kTraceExperts8), recorder->experts_);
   Make(path(kTraceProbabilities), recorder->probabilities_);
   Make(path(kTraceIndex), recorder->sequences_index_);
@@ -79,6 +86,7 @@ void RoutingRecorder::OnRouted(const LayerRouting& routing) {
 }
 
 void RoutingRecorder::Record(int position, const TokenRouting& token) {
+  if (!failure_.ok()) return;
   const size_t layer_values = static_cast<size_t>(shape_.top_k);
   Sequence& sequence = sequences_[token.sequence];
   if (position == 0) {  // whatever an abandoned step left is dropped
@@ -118,23 +126,42 @@ void RoutingRecorder::Write(Sequence& sequence) {
   if (!sequence.tokens.empty()) {
     nlohmann::ordered_json line = {{"first", tokens_written_}, {"n", sequence.tokens.size()}};
     for (const TokenId token : sequence.tokens) line["token_ids"].push_back(token.value());
-    experts_.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-    probabilities_.write(reinterpret_cast<const char*>(sequence.probabilities.data()), static_cast<std::streamsize>(values));
-    sequences_index_ << line.dump() << "\n";
-    // In this order: what a line names is there, whenever the process ends.
-    for (std::ofstream* file : {&experts_, &probabilities_, &sequences_index_}) file->flush();
+    Append(bytes, {reinterpret_cast<const char*>(sequence.probabilities.data()), values}, line.dump() + "\n");
+    if (failure_.ok()) tokens_written_ += sequence.tokens.size();
   }
-  tokens_written_ += sequence.tokens.size();
   sequence = {};
+}
+
+// In this order: what a line names is there, whenever the process ends.
+void RoutingRecorder::Append(std::string_view experts, std::string_view probabilities, std::string_view line) {
+  if (!failure_.ok()) return;
+  if (WriteTo(experts_, experts) && WriteTo(probabilities_, probabilities) && WriteTo(sequences_index_, line)) {
+    index_bytes_ += line.size();
+    return;
+  }
+  failure_ = DataLoss(directory_, ": writing the trace failed; is the disk full?");
+  CutToWhole();
+  if (told_failure_) told_failure_(failure_);
+}
+
+// What a file has of the piece that failed would make the trace unreadable.
+void RoutingRecorder::CutToWhole() {
+  const uint64_t values = tokens_written_ * token_values_;
+  const auto cut = [this](std::ofstream& file, std::string_view name, uint64_t bytes) {
+    file.close();  // writes what it still can
+    std::error_code error;
+    std::filesystem::resize_file(StrCat(directory_, "/", name), bytes, error);
+  };
+  cut(sequences_index_, kTraceIndex, index_bytes_);
+  cut(probabilities_, kTraceProbabilities, values);
+  shape_.wide() ? cut(experts_, kTraceExperts16, 2 * values) : cut(experts_, kTraceExperts8, values);
 }
 
 absl::Status RoutingRecorder::Finish() {
   for (auto& [id, sequence] : sequences_) Write(sequence);
   sequences_.clear();
-  for (std::ofstream* file : {&experts_, &probabilities_, &sequences_index_}) {
-    file->close();
-    if (!*file) return DataLoss(directory_, ": writing the trace failed; is the disk full?");
-  }
+  MOED_RETURN_IF_ERROR(failure_);
+  for (std::ofstream* file : {&experts_, &probabilities_, &sequences_index_}) file->close();
   for (const std::string_view name : {shape_.wide() ? kTraceExperts16 : kTraceExperts8, kTraceProbabilities, kTraceIndex}) {
     std::error_code error;
     if (!std::filesystem::exists(StrCat(directory_, "/", name), error))

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <fstream>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -43,13 +44,14 @@ std::string NextTraceFolder(const std::string& directory);
 class RoutingRecorder {
  public:
   // Makes the directory where it does not exist. ALREADY_EXISTS for one that holds a trace.
-  // `budget`: the process's, of which it takes a small part.
+  // `budget`: the process's, of which it takes a small part. `failed`: told once, by whoever records; may be empty.
   static absl::StatusOr<std::unique_ptr<RoutingRecorder>> Create(const std::string& directory, const RoutingShape& shape,
-                                                                 uint64_t budget);
+                                                                 uint64_t budget,
+                                                                 std::function<void(const absl::Status&)> failed = nullptr);
 
   void OnRouted(const LayerRouting& routing);
   void OnSequenceEnd(SequenceId sequence);  // or pause: what comes later is another piece
-  // Writes what is left. The first write that failed, if any did; nothing was recorded from there on.
+  // Writes what is left. DATA_LOSS where a write failed; nothing was recorded from there on, and what was is a whole trace.
   absl::Status Finish();
 
   // Of so many sequences between their beginnings and their ends.
@@ -68,15 +70,19 @@ class RoutingRecorder {
   RoutingRecorder(std::string directory, const RoutingShape& shape, size_t piece_bytes);
   void Record(int position, const TokenRouting& token);
   void Write(Sequence& sequence);
+  void Append(std::string_view experts, std::string_view probabilities, std::string_view line);
+  void CutToWhole();
 
   const std::string directory_;
   const RoutingShape shape_;
+  std::function<void(const absl::Status&)> told_failure_;
   const ExpertIndex index_;
   const size_t token_values_;  // (layers, top_k)
   const size_t piece_tokens_;  // of a sequence before it is written
   std::ofstream experts_, probabilities_, sequences_index_;
   absl::flat_hash_map<SequenceId, Sequence> sequences_;
-  uint64_t tokens_written_ = 0;
+  uint64_t tokens_written_ = 0, index_bytes_ = 0;
+  absl::Status failure_;  // of the first write that failed
 };
 
 }  // namespace moed

@@ -202,10 +202,13 @@ absl::Status ProviderBuilder::StartRecording(uint64_t budget) {
   const RoutingShape shape{store_.description().moe_layers, spec_.top_k, spec_.experts,
                            store_.largest_expert_bytes(kReferencePrecision)};
   std::string folder = config_.record_routing;
-  absl::StatusOr<std::unique_ptr<RoutingRecorder>> recorder = RoutingRecorder::Create(folder, shape, budget);
+  const auto failed = [](const absl::Status& error) {
+    spdlog::error("--record-routing: {}; nothing more is recorded", StrCat(error.message()));
+  };
+  absl::StatusOr<std::unique_ptr<RoutingRecorder>> recorder = RoutingRecorder::Create(folder, shape, budget, failed);
   if (absl::IsAlreadyExists(recorder.status())) {
     folder = NextTraceFolder(config_.record_routing);
-    recorder = RoutingRecorder::Create(folder, shape, budget);
+    recorder = RoutingRecorder::Create(folder, shape, budget, failed);
   }
   MOED_RETURN_IF_ERROR(Annotate(recorder.status(), "--record-routing"));
   spdlog::info("routing is recorded in {}", folder);

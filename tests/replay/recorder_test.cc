@@ -1,4 +1,5 @@
 #include "tests/replay/trace_files.h"
+#include "tests/store/file_size_limit.h"
 
 namespace moed {
 namespace {
@@ -79,6 +80,39 @@ TEST(RoutingRecorder, AnAnswerThatEndedIsThereForItsOwner) {
   for (const auto& file : {kTraceExperts8, kTraceProbabilities, kTraceIndex}) {
     EXPECT_EQ(std::filesystem::status(StrCat(folder / "trace", "/", file)).permissions(),
               std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+  }
+}
+
+TEST(RoutingRecorder, WhatADiskHadRoomForIsAWholeTrace) {
+  for (const rlim_t limit : {5, 40, 100}) {  // the second of the experts has none, the second line of the index, the third
+    SCOPED_TRACE(limit);
+    MemoryFolder folder;
+    const RoutingShape shape = TinyShape();
+    int told = 0;
+    auto recorder = RoutingRecorder::Create(folder / "trace", shape, kBudget, [&](const absl::Status& error) {
+      EXPECT_TRUE(absl::IsDataLoss(error));
+      ++told;
+    });
+    ASSERT_TRUE(recorder.ok());
+    const auto record = [&](int sequence) {
+      Route(**recorder, shape, SequenceId(sequence), TokenId(sequence), {{{0, .5f}, {1, .5f}}, {{2, .5f}, {3, .5f}}});
+      (*recorder)->OnSequenceEnd(SequenceId(sequence));
+    };
+    record(1);
+    {
+      const FileSizeLimit full(limit);
+      for (int sequence = 2; sequence < 10; ++sequence) record(sequence);
+    }
+    EXPECT_EQ(told, 1);
+    record(10);
+    EXPECT_TRUE(absl::IsDataLoss((*recorder)->Finish()));
+    TokenTexts texts;
+    const auto trace = ReadRoutingTrace(folder / "trace", std::nullopt, texts);
+    ASSERT_TRUE(trace.ok()) << trace.status();
+    ASSERT_FALSE(trace->token_ids.empty());
+    EXPECT_EQ(trace->token_ids.front(), TokenId(1));
+    EXPECT_EQ(trace->token_ids.back(), TokenId(static_cast<int>(trace->token_ids.size()))) << "nothing after a gap";
+    EXPECT_EQ(trace->experts.size(), 4 * trace->token_ids.size());
   }
 }
 
