@@ -14,10 +14,10 @@
 namespace moed::http {
 namespace {
 
-std::string MetricsText(MetricFamilies families, const Certificates* certificates) {
+std::string MetricsText(MetricFamilies families, const ProcessMetrics& process, const Certificates* certificates) {
   AddSample(AddFamily(families, "moe_http_build_info", "The build.", prometheus::MetricType::Gauge), 1,
             {{"version", std::string(Version())}, {"build", std::string(BuildDetails())}});
-  std::ranges::move(ProcessMetrics().Collect(), std::back_inserter(families));
+  std::ranges::move(process.Collect(), std::back_inserter(families));
   std::ranges::move(CertificateMetrics(certificates).Collect(), std::back_inserter(families));
   return prometheus::TextSerializer().Serialize(families);
 }
@@ -29,9 +29,9 @@ Route MetricsRoute(RequestMetrics& metrics, const Daemon& daemon, const Certific
           "/metrics",
           false,
           OpenAiError,
-          [&metrics, &daemon, certificates](const auto& exchange) {
+          [&metrics, &daemon, certificates, process = ProcessMetrics()](const auto& exchange) {
             exchange->Reply({.content_type = "text/plain; version=0.0.4; charset=utf-8",
-                             .body = MetricsText(metrics.Collect(daemon.serves()), certificates)});
+                             .body = MetricsText(metrics.Collect(daemon.serves()), process, certificates)});
           },
           /*tensors=*/false,
           Scope::kObserve};

@@ -1,23 +1,44 @@
 #include "server/process/process_metrics.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <ctime>
-#include <fstream>
 #include <sstream>
 #include <string>
+#include <utility>
 
+#include "absl/base/const_init.h"
+#include "absl/synchronization/mutex.h"
 #include "server/process/metric_families.h"
 #include "server/sandbox/sandbox.h"
 
 namespace moed {
 namespace {
 
+// Files that stay open: descriptors may be short when they are needed most.
+class OwnFile {
+ public:
+  explicit OwnFile(const char* path) : descriptor_(open(path, O_RDONLY | O_CLOEXEC)) {}
+  std::istringstream Read() const {
+    std::string text;
+    char piece[4096];
+    for (ssize_t bytes; (bytes = pread(descriptor_, piece, sizeof(piece), static_cast<off_t>(text.size()))) > 0;) {
+      text.append(piece, static_cast<size_t>(bytes));
+    }
+    return std::istringstream(std::move(text));
+  }
+
+ private:
+  const int descriptor_;
+};
+
 // "VmRSS:     1234 kB" of /proc/self/status.
 void ReadStatus(ProcessUsage& usage) {
-  std::ifstream file("/proc/self/status");
+  static const OwnFile status("/proc/self/status");
+  std::istringstream file = status.Read();
   for (std::string key; file >> key;) {
     uint64_t value = 0;
     if (key == "VmRSS:" && file >> value) usage.resident_bytes = value * 1024;
@@ -41,7 +62,8 @@ double BootTimeSeconds() {
 
 // Fields 14, 15 (user and system time) and 22 (start) of /proc/self/stat, in clock ticks; the name in field 2 may hold spaces.
 void ReadTimes(ProcessUsage& usage) {
-  std::ifstream file("/proc/self/stat");
+  static const OwnFile stat("/proc/self/stat");
+  std::istringstream file = stat.Read();
   std::string line;
   std::getline(file, line);
   const size_t name_end = line.rfind(')');
@@ -57,12 +79,14 @@ void ReadTimes(ProcessUsage& usage) {
 }
 
 int CountOpenFiles() {
-  DIR* directory = opendir("/proc/self/fd");
+  static absl::Mutex mutex(absl::kConstInit);
+  static DIR* const directory = opendir("/proc/self/fd");  // stays open, too
   if (directory == nullptr) return 0;
+  absl::MutexLock lock(&mutex);
+  rewinddir(directory);
   int entries = 0;
   while (readdir(directory) != nullptr) ++entries;
-  closedir(directory);
-  return entries - 3;  // ".", ".." and the directory's own
+  return entries - 2;  // "." and ".."
 }
 
 }  // namespace
@@ -76,6 +100,9 @@ ProcessUsage ReadProcessUsage() {
   if (getrlimit(RLIMIT_NOFILE, &limit) == 0) usage.max_files = limit.rlim_cur;
   return usage;
 }
+
+// What is read stays open from here on.
+ProcessMetrics::ProcessMetrics() { ReadProcessUsage(); }
 
 std::vector<prometheus::MetricFamily> ProcessMetrics::Collect() const {
   const ProcessUsage usage = ReadProcessUsage();

@@ -23,6 +23,7 @@ ProcessUsage ReadProcessUsage();
 // process_* as Prometheus' client libraries name them, and what the process gave up.
 class ProcessMetrics final : public prometheus::Collectable {
  public:
+  ProcessMetrics();
   std::vector<prometheus::MetricFamily> Collect() const override;
 };
 

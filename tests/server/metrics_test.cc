@@ -18,7 +18,9 @@
 #include "absl/synchronization/notification.h"
 #include "server/metrics/lookup_totals.h"
 #include "server/metrics/window_rates.h"
+#include "server/process/process_metrics.h"
 #include "server/rpc/prompt_workers.h"
+#include "tests/descriptor_limit.h"
 #include "tests/server/passing_engine.h"
 #include "tests/server/server_harness.h"
 
@@ -154,6 +156,17 @@ TEST(MetricsTest, NoFamilyTwiceAndCumulativeHistograms) {
     EXPECT_GE(value, before) << line;
     before = value;
   }
+}
+
+// When descriptors are short it matters how many there are.
+TEST(MetricsTest, TheProcessIsKnownWithoutADescriptorLeft) {
+  const ProcessMetrics metrics;
+  const NoDescriptors none;
+  const ProcessUsage usage = ReadProcessUsage();
+  EXPECT_GT(usage.open_files, 0);
+  EXPECT_GT(usage.start_time_seconds, 0);
+  EXPECT_GT(usage.resident_bytes, 0u);
+  EXPECT_GT(usage.threads, 0);
 }
 
 TEST(MetricsTest, ExpertCountersAreTheProvidersAndLookupsAddUp) {
