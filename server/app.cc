@@ -130,9 +130,8 @@ class App::Impl {
   std::unique_ptr<CallEnvironment> environment_;
   std::unique_ptr<InferenceService> inference_;
   std::unique_ptr<ControlService> control_;
-  uint64_t ticks_ = 0;           // the ticker's
-  absl::Status residency_kept_;  // likewise
-  uint64_t failed_loads_ = 0;    // likewise: that were told of
+  uint64_t ticks_ = 0;         // the ticker's
+  uint64_t failed_loads_ = 0;  // likewise: that were told of
   std::unique_ptr<Ticker> ticker_;
   grpc::ResourceQuota quota_{"moed"};
   std::unique_ptr<MetricsServer> metrics_server_;
@@ -408,9 +407,7 @@ void App::Impl::KeepForTheNextStart() {
   const auto model = ++ticks_ % kResidencyTicks == 0 ? state_.loaded() : nullptr;
   if (model == nullptr) return;
   if (ticks_ % kLearnedTicks == 0) model->keep_learned();
-  const absl::Status kept = model->keep_residency();
-  if (!kept.ok() && residency_kept_.ok()) spdlog::warn("{}", StrCat(kept.message()));
-  residency_kept_ = kept;
+  model->keep_residency();
 }
 
 App::App(Config config, RoutingSource* routing) : impl_(std::make_unique<Impl>(std::move(config), routing)) {}

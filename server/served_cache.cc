@@ -126,6 +126,27 @@ void ServedCache::KeepLearned() {
   if (!posted.ok()) spdlog::warn("--learned-state: {}", StrCat(posted.message()));
 }
 
+// Where there is no room among the tasks, there is the next time.
+void ServedCache::KeepResidency() {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (std::exchange(residency_waits_, true)) return;
+  }
+  if (Later([this] { WriteResidency(); }).ok()) return;
+  absl::MutexLock lock(&mutex_);
+  residency_waits_ = false;
+}
+
+void ServedCache::WriteResidency() {
+  {
+    absl::MutexLock lock(&mutex_);
+    residency_waits_ = false;
+  }
+  const absl::Status kept = Guarded([this] { return experts_.KeepResidency(); });
+  if (!kept.ok() && residency_kept_.ok()) spdlog::warn("{}", StrCat(kept.message()));
+  residency_kept_ = kept;
+}
+
 absl::Status ServedCache::SaveResidency(Counted done) {
   MOED_RETURN_IF_ERROR(experts_.CheckKeepsResidency());
   return Later([this, done = std::move(done)] {

@@ -41,11 +41,13 @@ class ServedCache final : public CacheOperations {
   absl::StatusOr<size_t> Prefetch(std::span<const ExpertKey> experts) override;
   absl::Status SaveResidency(Counted done) override;
   absl::Status RestoreResidency(Counted done) override;
-  // Writes what was learned, soon. Errors are logged.
+  // Write what was learned, and which experts are in memory, soon: whoever asks does not wait for a disk. Errors are logged.
   void KeepLearned();
+  void KeepResidency();
 
  private:
   absl::Status WriteLearned();
+  void WriteResidency();
   absl::Status ResizeNow(uint64_t budget_bytes);
   absl::Status Later(std::function<void()> task);
   void Work();
@@ -60,6 +62,8 @@ class ServedCache final : public CacheOperations {
   uint64_t largest_budget_ ABSL_GUARDED_BY(mutex_);
   std::deque<std::function<void()>> tasks_ ABSL_GUARDED_BY(mutex_);
   bool ending_ ABSL_GUARDED_BY(mutex_) = false;
+  bool residency_waits_ ABSL_GUARDED_BY(mutex_) = false;  // to be written, among the tasks
+  absl::Status residency_kept_;                           // the worker's: of the last time
   std::thread worker_;
 };
 

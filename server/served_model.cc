@@ -258,7 +258,7 @@ void ServedModel::Describe(ErrorHandler device_lost) {
   loaded_.info.set_has_chat_template(chat_template_.has_value() && loaded_.without_conversations.empty());
   for (const auto& format : loaded_.info.expert_formats()) loaded_.expert_formats.push_back(format);
   loaded_.memory = plan_.memory.parts;
-  loaded_.keep_residency = [this] { return experts_->KeepResidency(); };
+  loaded_.keep_residency = [this] { cache_->KeepResidency(); };
   loaded_.keep_learned = [this] { cache_->KeepLearned(); };
   loaded_.device_lost = std::move(device_lost);
   info_.set_compute_backend(std::string(backend_->name()));

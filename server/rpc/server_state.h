@@ -57,7 +57,7 @@ struct LoadedModel {
   std::function<std::vector<ExpertHeat>(int top)> hottest_experts;
   std::function<ExpertMap(uint64_t since)> expert_map;
   std::function<std::vector<TracePart>()> step_parts;
-  std::function<absl::Status()> keep_residency;          // writes which experts are in memory, where that is wanted
+  std::function<void()> keep_residency;                  // has it written which experts are in memory, where that is wanted
   std::function<void()> keep_learned;                    // has what was learned written, likewise
   std::function<void(const absl::Status&)> device_lost;  // told of a request's error (IsLostDevice), does not block; may be empty
   std::vector<std::string> expert_formats;               // [precision]

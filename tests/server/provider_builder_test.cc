@@ -8,6 +8,7 @@
 #include <iterator>
 #include <thread>
 
+#include "absl/synchronization/notification.h"
 #include "core/expert/residency_file.h"
 #include "core/store/checksum.h"
 #include "server/served_cache.h"
@@ -220,6 +221,31 @@ TEST_F(ProviderBuilderTest, AServedCacheDoesWhatItWasAskedForUntilItsEnd) {
   engine.reset();
   cache.KeepLearned();
   EXPECT_EQ(cache.SaveResidency([&done](const auto&) { ++done; }).code(), absl::StatusCode::kUnavailable);
+}
+
+// Whoever asks does not wait for the disk, nor is asking often more than asking once.
+TEST_F(ProviderBuilderTest, AServedCacheKeepsTheResidencyOnAThreadOfItsOwn) {
+  config_.residency = folder_ / "residency";
+  RunLayer(Open(24), kFirst, {1, 2, 3, 4});
+  ScriptedEngine engine(EngineLimits(), Clock::Real(), nullptr);
+  ServedCache cache(*builder_, engine, {.budget = 1 << 20}, 1 << 20);
+  absl::Notification begun, goes_on;
+  ASSERT_TRUE(cache
+                  .SaveResidency([&](const auto&) {
+                    begun.Notify();
+                    goes_on.WaitForNotification();
+                  })
+                  .ok());
+  begun.WaitForNotification();
+  std::filesystem::remove(config_.residency);
+  RunLayer(builder_->provider(), kFirst, {5});
+  for (int i = 0; i < 100; ++i) cache.KeepResidency();
+  EXPECT_TRUE(cache.SaveResidency([](const auto&) {}).ok()) << "there is room among the tasks";
+  EXPECT_FALSE(std::filesystem::exists(config_.residency));
+  goes_on.Notify();
+  engine.Stop(absl::UnavailableError("over"));
+  cache.End();
+  EXPECT_TRUE(std::filesystem::exists(config_.residency));
 }
 
 TEST_F(ProviderBuilderTest, AsksForWhatThePartsAndTheCacheNeed) {
