@@ -388,8 +388,8 @@ void App::Impl::ShutDownServers() {
 }
 
 void App::Impl::EndServices() {
-  ticker_.reset();
-  workers_.reset();
+  EndWithin(kDiskLimit, "what runs every second does not end", [this] { ticker_.reset(); });
+  EndWithin(kDiskLimit, "a prompt's text is not tokenised", [this] { workers_.reset(); });
 }
 
 // Those of guesses and of filling have nobody else who would tell of them.

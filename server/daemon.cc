@@ -6,12 +6,14 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
 
 #include "core/base/version.h"
 #include "server/app.h"
 #include "server/startup/config.h"
 #include "server/startup/device_nodes.h"
 #include "server/startup/exhaustion.h"
+#include "server/startup/limited_end.h"
 #include "server/startup/outputs.h"
 #include "server/startup/ready_notice.h"
 #include "server/startup/sandbox_needs.h"
@@ -38,9 +40,7 @@ int Fail(const absl::Status& status, int exit_code) {
   return exit_code;
 }
 
-int Serve(const Config& config, RoutingSource* routing) {
-  App app(config, routing);
-  WatchTerminationSignals([&app] { return app.RequestStop(); }, [&app] { app.Reload(); });
+int Run(App& app, const Config& config) {
   if (absl::Status status = app.Start(); !status.ok()) {
     if (config.backend == "cuda" && (SandboxInForce().landlock > 0 || SandboxInForce().seccomp)) {
       spdlog::warn("a sandbox is in force: whether it keeps the device away, --sandbox off tells");
@@ -51,6 +51,15 @@ int Serve(const Config& config, RoutingSource* routing) {
   if (absl::Status status = GiveUpSockets(SandboxNeedsOf(config)); !status.ok()) return Fail(status, 1);
   const absl::Status status = app.Run();
   return status.ok() ? 0 : Fail(status, 1);
+}
+
+// What a model is made of waits for its reads and writes at its end.
+int Serve(const Config& config, RoutingSource* routing) {
+  auto app = std::make_unique<App>(config, routing);
+  WatchTerminationSignals([app = app.get()] { return app->RequestStop(); }, [app = app.get()] { app->Reload(); });
+  const int code = Run(*app, config);
+  EndWithin(kDiskLimit, "a read or write does not end", [&app] { app.reset(); });
+  return code;
 }
 
 }  // namespace

@@ -337,8 +337,10 @@ void ModelHost::Stop() {
 }
 
 absl::Status ModelHost::Finish() {
-  if (model_ == nullptr) return absl::OkStatus();
-  return model_->Finish();
+  absl::Status finished;
+  if (model_ == nullptr) return finished;
+  EndWithin(kDiskLimit, "what was learned is not written", [&] { finished = model_->Finish(); });
+  return finished;
 }
 
 }  // namespace moed

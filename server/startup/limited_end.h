@@ -8,6 +8,8 @@
 
 namespace moed {
 
+inline constexpr absl::Duration kDiskLimit = absl::Seconds(120);  // for a read or write to end
+
 // Returns when `end`, on a thread of its own, has. When it has not after `limit` the process ends with 1, and the log says `why`.
 // Where no thread can be made, `end` runs on this one, for as long as it takes.
 void EndWithin(absl::Duration limit, std::string_view why, std::function<void()> end);
