@@ -5,6 +5,8 @@
 #include <thread>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
+
 namespace moed {
 namespace {
 
@@ -21,15 +23,12 @@ inline void SpinPause() {
 class ThreadPool final : public Executor {
  public:
   explicit ThreadPool(int threads) {
+    absl::Cleanup no_thread_is_left = [this] { End(); };
     for (int i = 1; i < threads; ++i) workers_.emplace_back([this] { Work(); });
+    std::move(no_thread_is_left).Cancel();
   }
 
-  ~ThreadPool() override {
-    stop_ = true;
-    generation_.fetch_add(1);
-    generation_.notify_all();
-    for (std::thread& worker : workers_) worker.join();
-  }
+  ~ThreadPool() override { End(); }
 
   int threads() const override { return static_cast<int>(workers_.size()) + 1; }
 
@@ -59,6 +58,13 @@ class ThreadPool final : public Executor {
  private:
   static constexpr int kRangesPerThread = 4;
   static constexpr int kSpins = 2000;
+
+  void End() {
+    stop_ = true;
+    generation_.fetch_add(1);
+    generation_.notify_all();
+    for (std::thread& worker : workers_) worker.join();
+  }
 
   // Claims and runs ranges of loop `generation` until none is left. A claim keeps the loop from ending, so what describes it is
   // read only after one.

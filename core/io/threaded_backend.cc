@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/cleanup/cleanup.h"
 #include "absl/synchronization/mutex.h"
 #include "core/base/check.h"
 #include "core/base/status.h"
@@ -24,16 +25,12 @@ class ThreadedBackend final : public ReadBackend {
         description_(StrCat(name_, " pread, ", threads, threads == 1 ? " thread" : " threads")),
         file_(std::move(file)) {
     MOED_CHECK(threads >= 1);
+    absl::Cleanup no_thread_is_left = [this] { End(); };
     for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { Work(); });
+    std::move(no_thread_is_left).Cancel();
   }
 
-  ~ThreadedBackend() override {
-    {
-      absl::MutexLock lock(&mutex_);
-      stopping_ = true;
-    }
-    for (std::thread& thread : threads_) thread.join();
-  }
+  ~ThreadedBackend() override { End(); }
 
   std::string_view name() const override { return name_; }
   const std::string& description() const override { return description_; }
@@ -46,6 +43,14 @@ class ThreadedBackend final : public ReadBackend {
   }
 
  private:
+  void End() {
+    {
+      absl::MutexLock lock(&mutex_);
+      stopping_ = true;
+    }
+    for (std::thread& thread : threads_) thread.join();
+  }
+
   bool HasWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return stopping_ || !waiting_.empty(); }
 
   // Ends when stopping and nothing waits: whatever was submitted is answered.

@@ -1,10 +1,12 @@
 #include "core/base/executor.h"
 
 #include <atomic>
+#include <system_error>
 #include <thread>
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "tests/address_space_limit.h"
 
 namespace moed {
 namespace {
@@ -90,6 +92,11 @@ TEST_P(ExecutorTest, EveryThreadTakesPart) {
     ASSERT_EQ(stale, 0);
     ASSERT_EQ(written, std::vector<int>(threads, loop + 1));
   }
+}
+
+TEST(ThreadPoolTest, WhereAThreadCannotBeMadeThoseBeforeItEnd) {
+  const AddressSpaceLimit limit(40 << 20);
+  EXPECT_THROW(MakeThreadPool(100), std::system_error);
 }
 
 INSTANTIATE_TEST_SUITE_P(Threads, ExecutorTest, testing::Values(1, 2, 3, 5));

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include "core/io/read_backend.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/address_space_limit.h"
 #include "tests/io/temp_file.h"
 
 namespace moed {
@@ -215,6 +217,12 @@ TEST(BackendTableTest, ThreadsAreBounded) {
   auto backend = OpenReadBackend("buffered", file.path(), {.queue_depth = 64});
   ASSERT_EQ(backend.status(), absl::OkStatus());
   EXPECT_EQ((*backend)->max_in_flight(), 8);
+}
+
+TEST(BackendTableTest, WhereAThreadCannotBeMadeThoseBeforeItEnd) {
+  const TempFile file(RandomContents(kPageBytes, 16));
+  const AddressSpaceLimit limit(20 << 20);
+  EXPECT_THROW(OpenReadBackend("buffered", file.path(), {.queue_depth = 8}).IgnoreError(), std::system_error);
 }
 
 }  // namespace

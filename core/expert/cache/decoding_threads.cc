@@ -2,18 +2,26 @@
 
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
+
 namespace moed {
 
 DecodingThreads::DecodingThreads() {
+  absl::Cleanup no_thread_is_left = [this] { End(); };
   for (std::thread& thread : threads_) thread = std::thread([this] { Run(); });
+  std::move(no_thread_is_left).Cancel();
 }
 
-DecodingThreads::~DecodingThreads() {
+DecodingThreads::~DecodingThreads() { End(); }
+
+void DecodingThreads::End() {
   {
     absl::MutexLock lock(&mutex_);
     stopping_ = true;
   }
-  for (std::thread& thread : threads_) thread.join();
+  for (std::thread& thread : threads_) {
+    if (thread.joinable()) thread.join();
+  }
 }
 
 void DecodingThreads::Add(std::function<void(SegmentDecoder&)> work) {

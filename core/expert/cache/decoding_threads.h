@@ -27,6 +27,7 @@ class DecodingThreads {
  private:
   bool Wakes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return stopping_ || !work_.empty(); }
   void Run();
+  void End();  // of the threads that were made
 
   absl::Mutex mutex_;
   std::deque<std::function<void(SegmentDecoder&)>> work_ ABSL_GUARDED_BY(mutex_);
