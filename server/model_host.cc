@@ -3,6 +3,7 @@
 #include <malloc.h>
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 #include "core/base/byte_size.h"
@@ -83,15 +84,15 @@ absl::StatusOr<std::shared_ptr<ModelChange>> ModelHost::Begin(Job job, bool want
 }
 
 absl::StatusOr<std::shared_ptr<ModelChange>> ModelHost::Load(const ModelOrder& order) {
-  // Outside the lock: a file system may hang.
-  MOED_ASSIGN_OR_RETURN(std::string store, AllowedStore(order.store, config_.store, config_.models_folder));
   absl::MutexLock lock(&mutex_);
   return Begin(
-      [this, store = std::move(store), order](ModelChange& change) {
+      [this, order](ModelChange& change) -> absl::Status {
+        // Here, since a file system may hang: whoever asks waits on a thread that serves others.
+        MOED_ASSIGN_OR_RETURN(std::string store, AllowedStore(order.store, config_.store, config_.models_folder));
         KeepBudget();
         MOED_RETURN_IF_ERROR(CheckBudget(order));
         Config config = config_;
-        config.store = store;
+        config.store = std::move(store);
         config.server_budget = *config_.memory_budget;
         if (order.memory_budget) config.memory_budget = order.memory_budget;
         return DoLoad(config, order.drain_limit.value_or(absl::Seconds(config_.drain_seconds)), change);
@@ -124,7 +125,7 @@ void ModelHost::Work() {
       job = std::exchange(job_, nullptr);
       change = change_;
     }
-    absl::Status status = job(*change);
+    absl::Status status = Do(job, *change);
     if (!status.ok()) spdlog::warn("the model was not changed as asked: {}", StrCat(status.message()));
     {
       absl::MutexLock lock(&mutex_);
@@ -134,9 +135,25 @@ void ModelHost::Work() {
   }
 }
 
+// What fails is the change: a model that is served stays, and one that was not yet goes.
+absl::Status ModelHost::Do(const Job& job, ModelChange& change) {
+  try {
+    return job(change);
+  } catch (const std::exception& error) {
+    const absl::Status failed = Internal("changing the model failed: ", error.what());
+    bool serves;
+    {
+      absl::MutexLock lock(&mutex_);
+      serves = has_model_;
+    }
+    if (!serves) DropUnserved(StrCat(failed.message()));
+    return failed;
+  }
+}
+
 absl::Status ModelHost::CheckBeside(const Config& config) const {
   const absl::Status opened = StoreReader::Open(config.store, {kMostBeside, kMostBeside}).status();
-  if (absl::IsResourceExhausted(opened)) return FailedPrecondition(opened.message(), " beside a model: unload that first");
+  if (absl::IsOutOfRange(opened)) return FailedPrecondition(opened.message(), " beside a model: unload that first");
   MOED_RETURN_IF_ERROR(opened);
   if (model_->on_own_memory()) return OpenPackedModel(config.store).status();
   return ServedModel::Open(config, parts_.routing, parts_.clock).status();
@@ -160,10 +177,14 @@ absl::Status ModelHost::DoLoad(Config config, absl::Duration drain_limit, ModelC
     status = opened.status();
   }
   if (status.ok()) return status;
+  DropUnserved(StrCat("loading ", config.store, " failed: ", status.message()));
+  return status;
+}
+
+void ModelHost::DropUnserved(std::string_view why) {
   model_.reset();
   malloc_trim(0);
-  SetAbsent(NoModel(StrCat("loading ", config.store, " failed: ", status.message()), false));
-  return status;
+  SetAbsent(NoModel(why, false));
 }
 
 absl::Status ModelHost::LoadOpened(ModelChange& change) {

@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <thread>
 
 #include "absl/base/thread_annotations.h"
@@ -52,7 +53,7 @@ class ModelHost {
   absl::Status Start();
 
   // Begin a change, or say at once why not: FAILED_PRECONDITION until Start has returned, while there is another change, or a
-  // model and no `replace`.
+  // model and no `replace`. Which store it may be is looked at by the change itself.
   absl::StatusOr<std::shared_ptr<ModelChange>> Load(const ModelOrder& order);
   // Of a load under way it cancels the load.
   absl::StatusOr<std::shared_ptr<ModelChange>> Unload(std::optional<absl::Duration> drain_limit);
@@ -68,12 +69,14 @@ class ModelHost {
 
   absl::StatusOr<std::shared_ptr<ModelChange>> Begin(Job job, bool wants_none) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Work();
+  absl::Status Do(const Job& job, ModelChange& change);
   absl::Status DoLoad(Config config, absl::Duration drain_limit, ModelChange& change);
   absl::Status CheckBudget(const ModelOrder& order) const;
   void KeepBudget();
   absl::Status DoUnload(const absl::Status& reason, absl::Duration drain_limit, ModelChange& change);
   // What can be known of the model before the one at hand goes.
   absl::Status CheckBeside(const Config& config) const;
+  void DropUnserved(std::string_view why);
   absl::Status LoadOpened(ModelChange& change);
   absl::Status Publish(ModelChange& change);
   absl::Status AwaitUnused(absl::Duration limit, ModelChange& change);  // DEADLINE_EXCEEDED: it is used

@@ -409,8 +409,8 @@ absl::StatusOr<StoreHeader> ReadHeader(const RandomAccessFile& file, uint64_t mo
   MOED_RETURN_IF_ERROR(AsDamage(CheckFixedPart(file, region)));
   const uint64_t description_bytes = GetAt<uint64_t>(region, kDescriptionBytesAt);
   if (description_bytes > most_description_bytes) {
-    return ResourceExhausted(file.path(), ": the description has ", description_bytes, " bytes, at most ", most_description_bytes,
-                             " are read");
+    return absl::OutOfRangeError(StrCat(file.path(), ": the description has ", description_bytes, " bytes, at most ",
+                                        most_description_bytes, " are read"));
   }
   region.resize(std::min<uint64_t>(RoundUp(kHeaderBytes + description_bytes, kStoreAlignment), file.size()));
   MOED_RETURN_IF_ERROR(file.ReadAt(0, std::as_writable_bytes(std::span(region))));

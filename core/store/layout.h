@@ -25,7 +25,7 @@ inline constexpr int kMaxRowsOrColumns = 1 << 24;
 inline constexpr size_t kMaxTensorNameBytes = 256;
 inline constexpr uint64_t kMaxTokenizerBytes = 1ull << 30;
 
-// What may be read of a store to open it.
+// What may be read of a store to open it; OUT_OF_RANGE for one that has more.
 struct StoreLimits {
   uint64_t description_bytes = kMaxDescriptionBytes;
   uint64_t tokenizer_bytes = kMaxTokenizerBytes;

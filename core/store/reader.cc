@@ -59,8 +59,8 @@ absl::StatusOr<std::unique_ptr<StoreReader>> StoreReader::Open(std::shared_ptr<c
   const size_t piece = header.layout.TokenizerPiece();
   const Piece tokenizer = header.layout.PieceAt(piece);
   if (tokenizer.bytes > limits.tokenizer_bytes) {
-    return ResourceExhausted(file->path(), ": the tokenizer has ", tokenizer.bytes, " bytes, at most ", limits.tokenizer_bytes,
-                             " are read");
+    return absl::OutOfRangeError(
+        StrCat(file->path(), ": the tokenizer has ", tokenizer.bytes, " bytes, at most ", limits.tokenizer_bytes, " are read"));
   }
   auto reader = std::unique_ptr<StoreReader>(new StoreReader());
   reader->file_ = std::move(file);

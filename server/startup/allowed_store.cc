@@ -1,5 +1,6 @@
 #include "server/startup/allowed_store.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <system_error>
 
@@ -28,8 +29,9 @@ absl::Status NotAllowed(const std::string& folder) {
 absl::StatusOr<std::string> AllowedStore(std::string_view named, const std::string& at_start, const std::string& folder) {
   if (named.empty() || named == at_start) return at_start;
   if (folder.empty()) return NotAllowed(folder);
-  if (named.size() > kMostPathBytes || named.find('\0') != std::string_view::npos) {
-    return InvalidArgument("store: no path of at most ", kMostPathBytes, " bytes");
+  const auto is_control = [](char c) { return static_cast<unsigned char>(c) < ' '; };  // refusals are logged
+  if (named.size() > kMostPathBytes || std::ranges::any_of(named, is_control)) {
+    return InvalidArgument("store: no path of at most ", kMostPathBytes, " bytes without control characters");
   }
   std::error_code error;
   const fs::path root = fs::canonical(folder, error);

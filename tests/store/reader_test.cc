@@ -514,10 +514,10 @@ TEST_F(StoreReaderTest, NothingBeyondTheLimitsIsRead) {
   };
   EXPECT_TRUE(open({description, tokenizer}, bytes_->size()).ok());
   const absl::Status described = open({description - 1, tokenizer}, kHeaderBytes);
-  EXPECT_TRUE(absl::IsResourceExhausted(described)) << described;
+  EXPECT_TRUE(absl::IsOutOfRange(described)) << described;
   EXPECT_THAT(std::string(described.message()), AllOf(HasSubstr("watched.store: the description has "), HasSubstr("at most")));
   const absl::Status tokenized = open({description, tokenizer - 1}, layout.trunk_offset());
-  EXPECT_TRUE(absl::IsResourceExhausted(tokenized)) << tokenized;
+  EXPECT_TRUE(absl::IsOutOfRange(tokenized)) << tokenized;
   EXPECT_THAT(std::string(tokenized.message()), HasSubstr(StrCat("the tokenizer has ", tokenizer, " bytes, at most ")));
 }
 
