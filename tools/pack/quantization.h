@@ -18,7 +18,7 @@ struct Quantization {
   enum class Method { kNone, kAwq, kGptq, kFp8, kPacked, kNvfp4, kModelOpt };
   Method method = Method::kNone;
   uint64_t group = 0;  // columns that share a scale; 0: all of a row
-  int zero_term = 0;   // what is added to a stored zero
+  int zero_term = 0;   // what a zero is more than what is stored
   // FP8: of the weights that share a scale; 0: all of a matrix.
   uint64_t block_rows = 0;
   uint64_t block_cols = 0;

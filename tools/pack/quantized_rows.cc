@@ -85,9 +85,10 @@ class GroupedSource final : public RowSource {
     const uint64_t columns = t_.type->block_columns;
     return column / columns * t_.type->block_bytes + kHeaderBytes + column % columns / 2;
   }
-  // The code of `row` in words that begin with that of `first`.
-  int CodeOfRow(const std::vector<std::byte>& words, uint64_t first, uint64_t row) const {
-    const auto word = Load<uint32_t>(words.data() + kWordBytes * (row / kWordCodes - first / kWordCodes));
+  // The zero of `row` in words that begin with that of `first`. Stored are words less the term in each place, with their borrows.
+  int ZeroOfRow(const std::vector<std::byte>& words, uint64_t first, uint64_t row) const {
+    const auto stored = Load<uint32_t>(words.data() + kWordBytes * (row / kWordCodes - first / kWordCodes));
+    const uint32_t word = stored + static_cast<uint32_t>(t_.zero_term) * 0x11111111;
     const auto place = static_cast<int>(row % kWordCodes);
     return static_cast<int>(word >> 4 * (t_.awq ? kAwqPlaces[place] : place) & 15);
   }
@@ -111,7 +112,7 @@ class GroupedSource final : public RowSource {
       std::byte* header = out + PairAt(column) - kHeaderBytes;
       for (uint64_t i = 0; i < count; ++i, header += row_bytes) {
         std::memcpy(header, scales.data() + i * sizeof(uint16_t), sizeof(uint16_t));
-        header[2] = static_cast<std::byte>(CodeOfRow(zeros, first, first + i) + t_.zero_term);
+        header[2] = static_cast<std::byte>(ZeroOfRow(zeros, first, first + i));
       }
     }
     return absl::OkStatus();

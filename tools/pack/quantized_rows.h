@@ -32,7 +32,7 @@ struct GroupedTensors {
   uint64_t rows = 0;  // a multiple of 8
   uint64_t cols = 0;
   uint64_t group = 0;  // columns; a multiple of those of `type`
-  int zero_term = 0;   // what is added to a stored zero
+  int zero_term = 0;   // what a zero is more than what is stored
   const BlockType* type = nullptr;
 };
 std::shared_ptr<const RowSource> GroupedRows(GroupedTensors tensors);

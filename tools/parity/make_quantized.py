@@ -3,7 +3,7 @@
 
 usage: make_quantized.py FILE   (torch, safetensors; transformers 5.23.0, whose Fp8Dequantize gives what FP8 means)
 
-AWQ and GPTQ are packed as AutoAWQ 0.2 (WQLinear_GEMM.from_linear) and AutoGPTQ 0.7 (QuantLinear.pack) pack them. They mean
+AWQ and GPTQ are packed as AutoAWQ 0.2 (WQLinear_GEMM.from_linear) and GPTQModel (convert_gptq_v2_to_v1_format) pack them. They mean
 (code - zero) * scale in float32, which is exact. Numbers are random: every code and zero occurs.
 """
 
@@ -23,27 +23,28 @@ def words(nibbles: torch.Tensor) -> torch.Tensor:
 
 
 def groups(
-    rows: int, cols: int, group: int, zeros: tuple[int, int]
+    rows: int, cols: int, group: int
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     """Codes (cols, rows), zeros and scales (groups, rows), and the weights (rows, cols)."""
     codes = torch.randint(0, 16, (cols, rows))
-    zero = torch.randint(zeros[0], zeros[1] + 1, (cols // group, rows))
+    zero = torch.randint(0, 16, (cols // group, rows))
     scale = (torch.rand(cols // group, rows) * 0.02 + 0.001).to(torch.float16)
     wide = (codes - zero.repeat_interleave(group, 0)).to(torch.float32) * scale.to(torch.float32).repeat_interleave(group, 0)
     return codes, zero, scale, wide.T.contiguous()
 
 
 def awq(rows: int, cols: int, group: int) -> dict[str, torch.Tensor]:
-    codes, zero, scale, expected = groups(rows, cols, group, (0, 15))
+    codes, zero, scale, expected = groups(rows, cols, group)
     packed = [words(part.reshape(len(part), -1, 8)[..., AWQ_ORDER]) for part in (codes, zero)]
     return {"qweight": packed[0], "qzeros": packed[1], "scales": scale, "expected": expected}
 
 
 def gptq(rows: int, cols: int, group: int, zero_term: int) -> dict[str, torch.Tensor]:
-    codes, zero, scale, expected = groups(rows, cols, group, (zero_term, 15 + zero_term))
+    codes, zero, scale, expected = groups(rows, cols, group)
+    stored = words(zero.reshape(len(zero), -1, 8)).to(torch.int64) - zero_term * 0x11111111  # whole words: a zero of 0 borrows
     return {
         "qweight": words(codes.reshape(-1, 8, rows).transpose(1, 2)),
-        "qzeros": words((zero - zero_term).reshape(len(zero), -1, 8)),
+        "qzeros": (stored & 0xFFFFFFFF).to(torch.uint32).view(torch.int32),
         "scales": scale,
         "g_idx": (torch.arange(cols) // group).to(torch.int32),
         "expected": expected,
