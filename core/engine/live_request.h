@@ -73,7 +73,8 @@ struct LiveRequest {
   bool BeginsWhole() const { return whole_tokens > 0 && sequence->kv.length == 0; }
   // What may be computed next.
   int PendingNow() const { return awaits_source ? 0 : BeginsWhole() ? whole_tokens : Pending(); }
-  // Whether logits of its text, or of its answer's prompt, are wanted that have not come since it runs.
+  // Whether logits of its text, or of its answer's prompt, are wanted that have not come. Of a prompt they are kept once all are
+  // there, whether or not it runs.
   bool ScoresPrompt() const {
     return !answer || (request.prompt_logprobs && static_cast<int>(prompt_logprobs.size()) < prompt_tokens - 1);
   }

@@ -113,8 +113,8 @@ class StepLoop final : private StepWatcher {
   void Schedule();
   void TakeSnapshot(PlanBudget& budget);
   int CountHolders();
-  // Whether it uses and fills the prefix cache: scored texts do not.
-  bool UsesPrefixes(const LiveRequest& live) const { return prefixes_ && live.answer && !live.request.prompt_logprobs; }
+  // Whether it uses and fills the prefix cache: scored texts do not, nor prompts while they are scored.
+  bool UsesPrefixes(const LiveRequest& live) const { return prefixes_ && !live.ScoresPrompt(); }
   void TakePrefix(LiveRequest& live);
   // The same of sources, which scored texts have, too.
   bool UsesSources(const LiveRequest& live) const { return sources_ && live.shared_tokens > 0; }

@@ -88,8 +88,10 @@ void StepLoop::Preempt(LiveRequest& live) {
   ReleaseMemory(live);
   if (live.sequence->begun) parts_.provider.OnSequencePause(live.sequence->id);
   live.running = live.overtook = false;
-  live.prompt_logprobs.clear();
-  live.prompt_top.clear();
+  if (live.ScoresPrompt()) {
+    live.prompt_logprobs.clear();
+    live.prompt_top.clear();
+  }
   ++live.preemptions;
   ++counts_.preemptions;
 }

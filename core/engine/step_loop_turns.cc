@@ -58,10 +58,11 @@ void StepLoop::LetOvertake(const BatchPlan& plan) {
   }
 }
 
-// A tenant without a place does not wait for the end of another one's long answers. Returns who gave way, or null.
+// A tenant without a place does not wait for the end of another one's long answers, where there is a prefix cache to keep what
+// they have. Returns who gave way, or null.
 const LiveRequest* StepLoop::GiveWay() {
   const auto running = std::count_if(live_.begin(), live_.end(), [](const auto& live) { return live->running; });
-  if (running < max_running_ || static_cast<size_t>(running) == live_.size()) return nullptr;
+  if (!prefixes_ || running < max_running_ || static_cast<size_t>(running) == live_.size()) return nullptr;
   const auto gives_way = turns_.GivesWay(TurnEntries(), max_running_);
   if (!gives_way) return nullptr;
   Preempt(*live_[*gives_way]);

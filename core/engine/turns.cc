@@ -126,10 +126,13 @@ std::optional<size_t> Turns::GivesWay(std::span<const TurnEntry> entries, int pl
     if (most == nullptr || each(queue) > each(*most)) most = &queue;
   }
   if (most == nullptr) return std::nullopt;
+  std::optional<size_t> youngest;
   for (size_t i = entries.size(); i-- > 0;) {
-    if (entries[i].owner == most->owner && entries[i].running && entries[i].gives_way) return i;
+    if (entries[i].owner != most->owner || !entries[i].running) continue;
+    if (entries[i].gives_way) return i;
+    if (!youngest) youngest = i;
   }
-  return std::nullopt;
+  return youngest;
 }
 
 std::vector<int> Turns::RankOwners(std::span<const TurnEntry> running) const {

@@ -24,7 +24,7 @@ struct TurnEntry {
   size_t owner = 0;  // its tenant's number
   Priority priority = Priority::kNormal;
   bool running = false;
-  bool gives_way = false;  // a running one that goes on later without having lost much
+  bool gives_way = false;  // a running one that goes on later without having lost much; another one is computed anew
   int tokens = 1;          // to be computed before its next one
   bool gave_way = false;   // in this turn: the place that it had is not its own again
 };
@@ -48,7 +48,7 @@ class Turns {
   // than its tenant may have, and who gave way gets none.
   std::vector<size_t> Next(std::span<const TurnEntry> entries, int places) const;
   // Where all of `places` are taken: who gives its own to the next tenant that has none. It is the youngest running request of
-  // the tenant that is furthest above its share of places.
+  // the tenant that is furthest above its share of places; of those that lose little by it, where it has such.
   std::optional<size_t> GivesWay(std::span<const TurnEntry> entries, int places) const;
   // By tenant: least served first, its place in this order.
   std::vector<int> RankOwners(std::span<const TurnEntry> running) const;

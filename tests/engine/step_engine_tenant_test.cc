@@ -81,6 +81,38 @@ TEST(StepEngineTenantTest, APlaceThatIsGivenGoesToTheOther) {
   harness.ExpectClean();
 }
 
+// Prompts and texts that are scored hold no place either. What was scored is not scored again once all of a prompt is.
+TEST(StepEngineTenantTest, WhoseTokensAreScoredGivesWay) {
+  for (const RequestKind kind : {RequestKind::kGenerate, RequestKind::kScore}) {
+    const auto long_one = [&](char first) {
+      EngineRequest request = GreedyRequest(std::string(60, first) + "gh", 30);
+      request.kind = kind;
+      request.prompt_logprobs = kind == RequestKind::kGenerate;
+      request.top_logprobs = 2;
+      return request;
+    };
+    Harness alone(Options(2, 8)), harness(Options(2, 8));
+    std::vector<std::pair<std::shared_ptr<Recorder>, std::shared_ptr<Recorder>>> both;
+    for (const char first : {'a', 'b'}) {
+      both.emplace_back(harness.Submit(Of("many", long_one(first))), alone.Submit(Of("many", long_one(first))));
+    }
+    alone.RunAll();
+    for (int step = 0; step < (kind == RequestKind::kGenerate ? 12 : 2); ++step) harness.engine->RunOneStep();
+    ASSERT_FALSE(both.back().first->finish);
+    const auto single = harness.Submit(Of("single", GreedyRequest("q", 5)));
+    EXPECT_EQ(StepsUntilStarted(harness, *single), 1);
+    harness.RunAll();
+    EXPECT_EQ(harness.engine->Stats().preemptions, 1u);
+    if (kind == RequestKind::kGenerate) EXPECT_EQ(harness.engine->Stats().recomputed_tokens, 0u) << "the prompt was scored";
+    for (const auto& [recorder, expected] : both) {
+      EXPECT_EQ(recorder->tokens(), expected->tokens());
+      EXPECT_EQ(recorder->finish->prompt_logprobs, expected->finish->prompt_logprobs);
+      EXPECT_EQ(recorder->finish->prompt_top, expected->finish->prompt_top);
+    }
+    harness.ExpectClean();
+  }
+}
+
 TEST(StepEngineTenantTest, WithoutAPrefixCacheItWaitsForTheFirstEnd) {
   HarnessOptions options = Options(2, 400);
   options.engine.prefix_cache = false;

@@ -100,6 +100,7 @@ TEST(TurnsTest, WhoIsAboveItsShareOfPlacesGivesWay) {
   };
   EXPECT_EQ(turns.GivesWay(std::vector<TurnEntry>{running(0), running(0), {0}, {1}}, 2), 1);
   EXPECT_EQ(turns.GivesWay(std::vector<TurnEntry>{running(0), running(0, false), {1}}, 2), 0) << "it would lose what it has";
+  EXPECT_EQ(turns.GivesWay(std::vector<TurnEntry>{running(0, false), running(0, false), {1}}, 2), 1) << "all would: the youngest";
   EXPECT_EQ(turns.GivesWay(std::vector<TurnEntry>{running(0), {1}}, 1), std::nullopt) << "its only one";
   EXPECT_EQ(turns.GivesWay(std::vector<TurnEntry>{running(0), running(1), {1}}, 2), std::nullopt) << "everybody has one";
   EXPECT_EQ(turns.GivesWay(std::vector<TurnEntry>{running(0), running(0), {0}}, 2), std::nullopt) << "nobody else waits";
