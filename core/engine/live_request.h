@@ -28,6 +28,7 @@ struct LiveRequest {
   int shared_tokens = 0;               // of the prompt, the first, that requests which begin with the same ones share whole
   int scored_from = 0;                 // of a prompt that is scored: position whose logits are the first that are wanted
   std::optional<Answer> answer;        // kGenerate
+  int scored_tokens = 0;               // of the text, or of the answer's prompt: those whose log probability is there
   std::vector<float> prompt_logprobs;  // of a prompt that is scored
   std::vector<std::vector<std::pair<TokenId, float>>> prompt_top;  // likewise, with top_logprobs
   uint64_t seed = 0;
@@ -75,9 +76,7 @@ struct LiveRequest {
   int PendingNow() const { return awaits_source ? 0 : BeginsWhole() ? whole_tokens : Pending(); }
   // Whether logits of its text, or of its answer's prompt, are wanted that have not come. Of a prompt they are kept once all are
   // there, whether or not it runs.
-  bool ScoresPrompt() const {
-    return !answer || (request.prompt_logprobs && static_cast<int>(prompt_logprobs.size()) < prompt_tokens - 1);
-  }
+  bool ScoresPrompt() const { return !answer || (request.prompt_logprobs && scored_tokens < prompt_tokens - 1); }
   bool Decoding() const { return answer && answer->completion_tokens() > 0 && Pending() == 1; }
   bool Overdue(int64_t now_nanos) const;
 };

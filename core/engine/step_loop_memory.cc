@@ -89,6 +89,7 @@ void StepLoop::Preempt(LiveRequest& live) {
   if (live.sequence->begun) parts_.provider.OnSequencePause(live.sequence->id);
   live.running = live.overtook = false;
   if (live.ScoresPrompt()) {
+    live.scored_tokens = 0;
     live.prompt_logprobs.clear();
     live.prompt_top.clear();
   }
@@ -161,8 +162,9 @@ void StepLoop::NoteTaken(LiveRequest& live) {
   if (!sequence.kv_fidelity.exact()) live.lossy_cached_tokens = std::max(live.lossy_cached_tokens, sequence.kv.length);
 }
 
-// What is not known yet of a sequence that ends, or gives way.
+// What is not known yet of a sequence that ends, or gives way: its full pages, too, where its prompt was scored.
 void StepLoop::RememberEnd(Sequence& sequence) {
+  prefixes_->Remember(Owned(sequence), sequence.kv, sequence.kv_fidelity);
   prefixes_->RememberTail(Owned(sequence), sequence.kv, sequence.kv_fidelity);
   if (checkpoints_) checkpoints_->Leave(Owned(sequence), sequence.kv, sequence.kv_fidelity);
 }

@@ -113,6 +113,7 @@ bool StepLoop::IsNext(const LiveRequest& live, size_t position) const {
   const size_t known = tokens.size() - static_cast<size_t>(live.drafted);
   if (!live.failure.ok() || live.ended || known + static_cast<size_t>(live.chosen) != position) return false;
   return live.chosen == 0 || live.delta.tokens.back().token == tokens[position - 1];
+  ++live.scored_tokens;
 }
 
 absl::Status StepLoop::Choose(LiveRequest& live, std::span<const float> logits) {

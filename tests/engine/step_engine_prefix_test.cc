@@ -86,7 +86,8 @@ TEST(StepEnginePrefixTest, SwitchedOffOrScoredNothingIsFound) {
       on.RunAll();
       EXPECT_EQ(recorder->cached_tokens, 0);
       EXPECT_EQ(recorder->finish->prompt_logprobs.size(), 49u);
-      if (turn == 0 && scored.kind == RequestKind::kScore) EXPECT_EQ(on.engine->Stats().kv_pages_remembered, 0);
+      const bool none = turn == 0 && scored.kind == RequestKind::kScore;
+      EXPECT_EQ(on.engine->Stats().kv_pages_remembered == 0, none);
     }
   }
   EXPECT_EQ(off.engine->Stats().prefix_queries, 0u);
