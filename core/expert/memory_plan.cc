@@ -165,6 +165,7 @@ absl::Status TooSmall(const char* kind, uint64_t budget, const std::vector<Memor
 MemoryPlan PlanOf(const MemoryNeeds& needs, const MemoryRequest& request, const KvBounds& bounds, const KvCounts& kv,
                   std::vector<MemoryPart> parts, uint64_t elsewhere = 0) {
   MemoryPlan plan{.budget = request.budget,
+                  .planned_budget = request.budget,
                   .kv = kv.bytes(needs),
                   .kv_pages = static_cast<int>(kv.pages),
                   .kv_slots = static_cast<int>(kv.slots)};
@@ -268,7 +269,8 @@ absl::StatusOr<MemoryPlan> ResizePlan(const MemoryPlan& plan, uint64_t budget) {
     return TooSmall("memory", budget, resized.parts);
   }
   resized.budget = budget;
-  resized.cache = std::min(budget - fixed, plan.most_cache);
+  const uint64_t added = budget - std::min(budget, plan.planned_budget);
+  resized.cache = std::min(budget - fixed - PageTableBytes(added), plan.most_cache);
   cache = CachePart(plan.needs, plan.top_k, resized.cache);
   return resized;
 }

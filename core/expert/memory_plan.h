@@ -13,6 +13,9 @@ namespace moed {
 
 inline constexpr int kLeastPositions = 256;  // of keys and values, where the model has as many
 
+// What the kernel's page tables take for so many bytes of memory: 8 for each page. Large pages save none of it.
+constexpr uint64_t PageTableBytes(uint64_t bytes) { return bytes / 512; }
+
 // Needs in bytes, measured from store and options before allocation.
 struct MemoryNeeds {
   uint64_t trunk = 0;               // in memory
@@ -61,7 +64,8 @@ struct MemoryPart {
 
 struct MemoryPlan {
   uint64_t budget = 0;
-  uint64_t kv = 0;  // whole pages and slots
+  uint64_t planned_budget = 0;  // PlanMemory's, whose page tables are in a part; those of a larger one are off the cache
+  uint64_t kv = 0;              // whole pages and slots
   int kv_pages = 0;
   int kv_slots = 0;               // of sequences that hold memory at once, and for checkpoints; 0: sequences need no slots
   int max_context = 0;            // <= kv_pages * page_tokens
@@ -89,7 +93,8 @@ struct MemoryPlan {
 // beyond the model's, KV too small for max_context).
 absl::StatusOr<MemoryPlan> PlanMemory(const MemoryNeeds& needs, const MemoryRequest& request);
 
-// The same plan in another budget: its cache alone grows or shrinks. RESOURCE_EXHAUSTED as PlanMemory, with what all else takes.
+// The same plan in another budget: its cache alone grows or shrinks, grows less the page tables of what was added.
+// RESOURCE_EXHAUSTED as PlanMemory, with what all else takes.
 absl::StatusOr<MemoryPlan> ResizePlan(const MemoryPlan& plan, uint64_t budget);
 
 }  // namespace moed

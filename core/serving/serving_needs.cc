@@ -213,6 +213,7 @@ std::vector<MemoryTerm> TermsOf(const ServingInputs& in, uint64_t shares_of, con
            static_cast<uint64_t>(in.preset.token_tables) * TokenTableBytes(shares_of, in.preset)},
           {"tables", "store index", StoreIndexBytes(store)},
           {"tables", "decoding of records", store.coded() ? DecodingThreads::kMemoryBytes : 0},
+          {"tables", "page tables", PageTableBytes(shares_of)},
           {"tables", "chat template", kBytesForTemplateByte * in.chat_template_bytes},
           {"queues", "requests and conversations", StepEngine::MemoryBytes(engine, in.spec.vocabulary)},
           {"queues", "alternatives of scored texts", ScoredAlternativesBytes(engine)},

@@ -195,6 +195,24 @@ TEST(MemoryPlan, GrowsWithTheBudget) {
   }
 }
 
+// The cache alone grows, but for the page tables of what was added. What a budget gives does not depend on those before it.
+TEST(MemoryPlan, OfAnotherBudget) {
+  MemoryNeeds needs = Needs();
+  needs.all_experts *= 4;
+  const MemoryPlan plan = *PlanMemory(needs, {.budget = 8 * kMiB});
+  const auto larger = ResizePlan(plan, 16 * kMiB);
+  ASSERT_TRUE(larger.ok()) << larger.status();
+  EXPECT_EQ(larger->cache, plan.cache + 8 * kMiB - 8 * kMiB / 512);
+  EXPECT_EQ(SumOf(*larger), larger->budget - 8 * kMiB / 512);
+  const auto smaller = ResizePlan(*larger, 6 * kMiB);
+  ASSERT_TRUE(smaller.ok()) << smaller.status();
+  EXPECT_EQ(smaller->cache, plan.cache - 2 * kMiB);
+  EXPECT_EQ(ResizePlan(*smaller, 8 * kMiB)->cache, plan.cache);
+  EXPECT_EQ(ResizePlan(*smaller, 16 * kMiB)->cache, larger->cache);
+  EXPECT_EQ(ResizePlan(plan, 64 * kMiB)->cache, needs.all_experts);
+  EXPECT_EQ(ResizePlan(plan, 2 * kMiB).status().code(), absl::StatusCode::kResourceExhausted);
+}
+
 // No layer sees all positions: any context fits, and only sequences cost.
 TEST(MemoryPlan, WithoutPagesTheContextIsTheModels) {
   MemoryNeeds needs = NeedsWithSlots();
