@@ -34,7 +34,8 @@ uint64_t KvSpill::MemoryBytes(const KvSpillSizes& sizes) {
   constexpr uint64_t kGrown = 2;  // a vector that is filled one by one
   const uint64_t known = MostBlocks(sizes) * (sizeof(Block) + kGrown * sizeof(uint32_t));
   const uint64_t under_way = std::min(MostBlocks(sizes), (static_cast<uint64_t>(sizes.max_running) + 1) * BlocksOfSession(sizes));
-  const uint64_t images = static_cast<uint64_t>(sizes.sessions) * kGrown * (sizeof(SequenceId) + sizeof(Image) + 1);
+  const uint64_t images =
+      static_cast<uint64_t>(sizes.sessions) * (kGrown * (sizeof(SequenceId) + sizeof(Image) + 1) + sizeof(Unused::value_type));
   return BlockBytes(sizes) + known + under_way * sizeof(SpillPiece) + images;
 }
 
@@ -77,12 +78,23 @@ std::vector<KvSpill::Restored> KvSpill::Tend() {
   return restored;
 }
 
-bool KvSpill::Wants(const Sequence& idle) {
+KvSpill::Unused KvSpill::FindUnused() const {
+  Unused unused;
+  unused.reserve(images_.size());
+  for (const auto& [session, image] : images_) {
+    if (!restores_.contains(session)) unused.emplace_back(image.used_nanos, image.blocks());
+  }
+  std::sort(unused.begin(), unused.end());
+  for (size_t i = 1; i < unused.size(); ++i) unused[i].second += unused[i - 1].second;
+  return unused;
+}
+
+bool KvSpill::Wants(const Sequence& idle, const Unused& unused) {
   if (counts_.ended || idle.kv.length == 0 || kv_.Lost(idle.kv)) return false;
   const auto known = images_.find(idle.id);
   if (known != images_.end() && UsableLength(known->second) >= idle.kv.length) return false;
   const size_t blocks = PageBlocks(PagesFor(idle.kv.length)) + state_blocks_;
-  return blocks <= RoomFor(idle) && prices_.ReadingPays(blocks * block_bytes_, idle.kv.length);
+  return blocks <= RoomFor(idle, unused) && prices_.ReadingPays(blocks * block_bytes_, idle.kv.length);
 }
 
 // What was written before stays, as far as full pages go: their tokens are the same, and they are as strict.
@@ -181,12 +193,10 @@ bool KvSpill::GoesBefore(SequenceId other, const Image& image, const Sequence& i
   return other != idle.id && image.used_nanos <= idle.used_nanos && !restores_.contains(other);
 }
 
-size_t KvSpill::RoomFor(const Sequence& idle) const {
-  size_t room = most_blocks_ - InUse();
-  for (const auto& [session, image] : images_) {
-    if (session == idle.id || GoesBefore(session, image, idle)) room += image.pages.size() + image.state.size();
-  }
-  return room;
+// Its own blocks, too. They are among those that nobody uses, since it was used no earlier than its image was made.
+size_t KvSpill::RoomFor(const Sequence& idle, const Unused& unused) const {
+  const auto later = std::upper_bound(unused.begin(), unused.end(), std::pair(idle.used_nanos, SIZE_MAX));
+  return most_blocks_ - InUse() + (later == unused.begin() ? 0 : std::prev(later)->second);
 }
 
 void KvSpill::MakeRoom(const Sequence& idle, size_t blocks) {

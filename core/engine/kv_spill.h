@@ -68,9 +68,13 @@ class KvSpill {
   void AwaitWork(absl::Duration timeout) { disk_->AwaitDone(timeout); }
 
   bool saving() const { return saving_.has_value(); }
+  // Blocks of images that nobody uses now: when each was used last, ascending, and the sum up to there. Of use until anything
+  // else is called.
+  using Unused = std::vector<std::pair<int64_t, size_t>>;
+  Unused FindUnused() const;
   // Whether Save of an idle session may be of use: there is more of it in memory than on disk, and room for it beside images that
   // were used later.
-  bool Wants(const Sequence& idle);
+  bool Wants(const Sequence& idle, const Unused& unused);
   // Begins to write what is not written yet. Its pages and slot stay as they are until TakenUp, Dropped or Forget.
   void Save(const Sequence& idle);
 
@@ -110,6 +114,7 @@ class KvSpill {
     Fidelity fidelity;
     int64_t used_nanos = 0;
     bool in_memory = true;  // as far as is known the session has its pages, too
+    size_t blocks() const { return pages.size() + state.size(); }
   };
   struct Saving {
     SequenceId session;
@@ -132,7 +137,7 @@ class KvSpill {
   int PagesFor(int length) const { return KvPool::PagesFor(length, kv_.page_tokens()); }
   size_t InUse() const { return next_block_ - free_.size(); }
   bool GoesBefore(SequenceId other, const Image& image, const Sequence& idle) const;
-  size_t RoomFor(const Sequence& idle) const;
+  size_t RoomFor(const Sequence& idle, const Unused& unused) const;
   void MakeRoom(const Sequence& idle, size_t blocks);
   std::vector<Block> TakeBlocks(size_t count);
   void GiveBack(std::vector<Block>& blocks, size_t kept);

@@ -29,8 +29,9 @@ bool StepLoop::IdleMayLoseMemory() const {
 void StepLoop::SaveIdleSession() {
   if (idle_saved_ || !IdleMayLoseMemory()) return;
   idle_saved_ = true;
+  const KvSpill::Unused unused = parts_.spill->FindUnused();
   intake_.VisitIdle([&](Sequence& sequence) {
-    if (!parts_.spill->Wants(sequence)) return true;
+    if (!parts_.spill->Wants(sequence, unused)) return true;
     parts_.spill->Save(sequence);
     idle_saved_ = false;
     return false;
