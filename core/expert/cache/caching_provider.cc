@@ -8,6 +8,7 @@
 #include "core/base/status.h"
 #include "core/expert/cache/cache.h"
 #include "core/expert/cache/demand.h"
+#include "core/expert/cache/prefetch_plan.h"
 #include "core/expert/fidelity/bound.h"
 #include "core/store/layout.h"
 
@@ -188,7 +189,7 @@ class Provider final : public CachingProvider {
     }
   }
 
-  // To merged_: the best guess of every sequence, then the second best, ...
+  // To merged_: the best guess of every sequence, then the second best, ...; true probabilities of several by likelihood.
   void Guesses(LayerId from) {
     guesses_.clear();
     first_guess_.clear();
@@ -204,6 +205,7 @@ class Provider final : public CachingProvider {
         if (i < first_guess_[sequence + 1]) merged_.push_back(guesses_[i]);
       }
     }
+    if (predictor_->paced() && demand_.sequences().size() > 1) OrderByLikelihood(merged_);
   }
 
   const std::vector<LayerId> layers_;  // MoE layers, ascending

@@ -30,6 +30,25 @@ int FarthestLayer(const ResidencyView& residents, std::span<const Guess> guesses
   return farthest;
 }
 
+void OrderByLikelihood(std::vector<Guess>& guesses) {
+  std::ranges::sort(guesses, {}, &Guess::key);
+  size_t last = 0;
+  for (size_t i = 1; i < guesses.size(); ++i) {
+    const Guess& next = guesses[i];
+    Guess& same = guesses[last];
+    if (same.key != next.key) {
+      guesses[++last] = next;
+      continue;
+    }
+    same.probability = 1 - (1 - same.probability) * (1 - next.probability);
+    same.precision = std::min(same.precision, next.precision);
+  }
+  if (!guesses.empty()) guesses.resize(last + 1);
+  std::sort(guesses.begin(), guesses.end(), [](const Guess& a, const Guess& b) {
+    return a.probability != b.probability ? a.probability > b.probability : a.key < b.key;
+  });
+}
+
 std::vector<CachedKey> PlanPrefetch(const ResidencyView& residents, std::span<const Guess> guesses,
                                     const PrefetchBudget& budget) {
   const int farthest = FarthestLayer(residents, guesses, budget);

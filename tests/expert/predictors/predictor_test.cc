@@ -142,6 +142,23 @@ TEST(PlanPrefetch, TheNearestLayerThatLacksAGuess) {
   EXPECT_THAT(plan({1, 2, 4, 5}, {}), ElementsAre());
 }
 
+// The eighth sequence's certain one comes before the first one's doubtful one, and two doubtful ones are likelier than one.
+TEST(PlanPrefetch, TheLikeliestOfSeveralSequencesComeFirst) {
+  const auto guess = [](int32_t expert, float p, Precision precision = 0) {
+    return Guess{{LayerId(2), expert}, p, 1, precision};
+  };
+  std::vector<Guess> guesses = {guess(0, .45f), guess(1, .5f, 1), guess(3, .6f), guess(2, .95f), guess(1, .5f), guess(4, .6f)};
+  OrderByLikelihood(guesses);
+  std::vector<int32_t> experts;
+  for (const Guess& each : guesses) experts.push_back(each.key.expert);
+  EXPECT_THAT(experts, ElementsAre(2, 1, 3, 4, 0));
+  EXPECT_FLOAT_EQ(guesses[1].probability, .75f);
+  EXPECT_EQ(guesses[1].precision, 0);
+  guesses.clear();
+  OrderByLikelihood(guesses);
+  EXPECT_TRUE(guesses.empty());
+}
+
 class PrecisionView final : public ResidencyView {
  public:
   explicit PrecisionView(std::vector<CachedKey> resident) : resident_(std::move(resident)) {}
