@@ -107,6 +107,7 @@ StepEngine::StepEngine(const StepEngineOptions& options, const EngineParts& part
             {.max_running = RunningAtOnce(options, parts.kv),
              .max_step_tokens = options.max_step_tokens,
              .usual_step_tokens = options.usual_step_tokens,
+             .logits_rows = options.logits_rows,
              .prefix_cache = options.prefix_cache,
              .prompt_lookup = options.prompt_lookup},
             intake_) {

@@ -29,6 +29,7 @@ struct StepEngineOptions {
   int queue_capacity = 64;            // wait at most: max_running + queue_capacity requests are live
   int max_step_tokens = 64;           // of one step; >= max_running
   int usual_step_tokens = INT_MAX;    // at most, of one with prompts alone that waits for no experts
+  int logits_rows = 64;               // that one pass over the head serves (ModelOptions)
   int max_kept_sessions = 64;         // idle conversations; the least recently used one is forgotten for a new one
   bool prefix_cache = true;           // prompts begin with what others have computed (prefix_cache.h, checkpoints.h)
   bool prompt_lookup = true;          // an answer that is alone may have several tokens a step (drafts.h)

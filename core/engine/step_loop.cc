@@ -22,7 +22,8 @@ StepLoop::StepLoop(const EngineParts& parts, const StepLoopOptions& options, Int
       intake_(intake),
       sampler_(parts.model.spec().vocabulary),
       prompt_step_(usual_step_tokens_, options.max_step_tokens, kPromptShare),
-      shared_step_(std::min(std::max(options.max_running, kSharedStepTokens), options.max_step_tokens), options.max_step_tokens,
+      shared_step_(std::min(SharedStepTokens(options.max_running), options.max_step_tokens), options.max_step_tokens, kSharedShare),
+      scored_step_(std::min(options.max_running + options.logits_rows, options.max_step_tokens), options.max_step_tokens,
                    kSharedShare) {
   if (!options.prefix_cache) return;
   holders_.resize(static_cast<size_t>(parts.kv.pages()));
@@ -156,6 +157,7 @@ void StepLoop::Schedule() {
   }
   for (int i = 0; i < plan.running; ++i) Reserve(*live_[i]);
   for (int i = 0; i < plan.running; ++i) AskDisk(*live_[i]);
+  scored_tokens_ = ScoredTokens(plan);
   for (const PlannedChunk& chunk : plan.chunks) {
     if (!Restoring(*live_[chunk.sequence])) AddChunk(*live_[chunk.sequence], chunk.tokens);
   }

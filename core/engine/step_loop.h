@@ -3,7 +3,9 @@
 // step_loop_spill.cc what of those is on disk, step_loop_step.cc the step itself, step_loop_drafts.cc the drafts in it.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
+#include <climits>
 #include <cstdint>
 #include <exception>
 #include <functional>
@@ -45,6 +47,9 @@ inline constexpr int kSharedStepTokens = 64;
 // Of one with prompts alone. More where it waits for experts, too: who comes meanwhile waits for them whatever it computes.
 inline constexpr int kUsualStepTokens = 512;
 
+// The same where so many may run: half of it is a prompt's, however many decode.
+constexpr int SharedStepTokens(int max_running) { return std::max(kSharedStepTokens, max_running + kSharedStepTokens / 2); }
+
 // What the engine works with; all outlive it. `trace` and `spill` may be null.
 struct EngineParts {
   Model& model;
@@ -66,6 +71,7 @@ struct StepLoopOptions {
   int max_running = 0;  // where sequences need slots, at most as many as there are
   int max_step_tokens = 0;
   int usual_step_tokens = 0;  // StepEngineOptions
+  int logits_rows = 0;        // the same
   bool prefix_cache = false;
   bool prompt_lookup = false;
 };
@@ -108,8 +114,8 @@ class StepLoop final : private StepWatcher {
   void PublishRunning();
   // For experts, in all steps of the sequences that this one computes.
   double WaitedSeconds() const;
-  // `shared_waited_seconds`: of a step in which some decode and others do not.
-  void MeasureStep(int64_t nanos, double waited_seconds);
+  // `scores`: some text is scored in it.
+  void MeasureStep(int64_t nanos, bool scores, double waited_seconds);
   void Schedule();
   void TakeSnapshot(PlanBudget& budget);
   int CountHolders();
@@ -144,6 +150,7 @@ class StepLoop final : private StepWatcher {
   int DraftRoom(const LiveRequest& live) const;
   void AddDraft(LiveRequest& live);
   int TakeBackDraft(LiveRequest& live);
+  int ScoredTokens(const BatchPlan& plan) const;
   void AddChunk(LiveRequest& live, int tokens);
 
   void Compute();
@@ -185,6 +192,8 @@ class StepLoop final : private StepWatcher {
   Turns turns_;
   Pace pace_;
   StepSize prompt_step_, shared_step_;
+  StepSize scored_step_;         // where texts are scored beside answers: every row wants logits, which are dear
+  int scored_tokens_ = INT_MAX;  // of the current step, for each text that is scored
   std::vector<CountsByPriority> running_by_owner_;  // as the intake knows them
   std::vector<LiveRequest*> batch_;                 // of the current step; parallel to chunks_
   std::vector<SequenceChunk> chunks_;

@@ -12,8 +12,19 @@
 
 namespace moed {
 
+// Whoever decodes waits for all passes over the head. What a step has room for is shared equally by the texts that are scored.
+int StepLoop::ScoredTokens(const BatchPlan& plan) const {
+  int decoding = 0, scored = 0;
+  for (const PlannedChunk& chunk : plan.chunks) {
+    decoding += live_[chunk.sequence]->Decoding() ? 1 : 0;
+    scored += live_[chunk.sequence]->ScoresPrompt() ? 1 : 0;
+  }
+  return decoding == 0 || scored == 0 ? INT_MAX : std::max(1, (scored_step_.tokens() - decoding) / scored);
+}
+
 void StepLoop::AddChunk(LiveRequest& live, int tokens) {
   Sequence& sequence = *live.sequence;
+  if (live.ScoresPrompt() && !live.BeginsWhole()) tokens = std::min(tokens, scored_tokens_);
   if (live.next_checkpoint > sequence.kv.length) tokens = std::min(tokens, live.next_checkpoint - sequence.kv.length);
   // A checkpoint is kept before the last step of a prompt, and not far from its end.
   if (checkpoints_ && tokens == live.Pending() && tokens > usual_step_tokens_) tokens -= usual_step_tokens_;
@@ -36,6 +47,7 @@ void StepLoop::AddChunk(LiveRequest& live, int tokens) {
 
 void StepLoop::Compute() {
   const bool prefills = std::ranges::any_of(chunks_, [](const auto& chunk) { return chunk.phase == Phase::kPrefill; });
+  const bool scores = std::ranges::any_of(batch_, [](const LiveRequest* live) { return live->ScoresPrompt(); });
   const double waited_before = WaitedSeconds();
   if (parts_.trace != nullptr) parts_.trace->BeginStep(prefills ? StepKind::kPrefill : StepKind::kDecode);
   const int64_t begun = parts_.clock.NowNanos();
@@ -47,7 +59,7 @@ void StepLoop::Compute() {
         this);
   }
   ++counts_.steps;
-  MeasureStep(parts_.clock.NowNanos() - begun, WaitedSeconds() - waited_before);
+  MeasureStep(parts_.clock.NowNanos() - begun, scores, WaitedSeconds() - waited_before);
   if (parts_.spill) NotePrefill(parts_.clock.NowNanos() - begun);
   if (batch_.size() == 1 && chunks_.front().phase == Phase::kDecode) {
     const LiveRequest& alone = *batch_.front();
@@ -101,6 +113,7 @@ absl::Status StepLoop::ScoreNext(LiveRequest& live, TokenId next, std::span<cons
   const double logprob = logits[next.value()] - normalizer;
   if (!std::isfinite(logprob)) return Internal("the model's logits are not finite numbers");
   live.prompt_logprobs.push_back(static_cast<float>(logprob));
+  ++live.scored_tokens;
   const int alternatives = live.request.top_logprobs;
   if (alternatives > 0) live.prompt_top.push_back(TopLogprobs(logits, normalizer, alternatives));
   return absl::OkStatus();
@@ -113,7 +126,6 @@ bool StepLoop::IsNext(const LiveRequest& live, size_t position) const {
   const size_t known = tokens.size() - static_cast<size_t>(live.drafted);
   if (!live.failure.ok() || live.ended || known + static_cast<size_t>(live.chosen) != position) return false;
   return live.chosen == 0 || live.delta.tokens.back().token == tokens[position - 1];
-  ++live.scored_tokens;
 }
 
 absl::Status StepLoop::Choose(LiveRequest& live, std::span<const float> logits) {

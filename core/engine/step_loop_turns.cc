@@ -174,7 +174,7 @@ void StepLoop::PublishRunning() {
 
 double StepLoop::WaitedSeconds() const { return parts_.provider.sequence_counters(chunks_.front().sequence).stall_seconds; }
 
-void StepLoop::MeasureStep(int64_t nanos, double waited_seconds) {
+void StepLoop::MeasureStep(int64_t nanos, bool scores, double waited_seconds) {
   int tokens = 0, prefilled = 0;
   for (const SequenceChunk& chunk : chunks_) {
     tokens += static_cast<int>(chunk.tokens.size());
@@ -182,7 +182,10 @@ void StepLoop::MeasureStep(int64_t nanos, double waited_seconds) {
   }
   pace_.OnStep(tokens, prefilled, nanos);
   if (prefilled == 0) return;
-  (prefilled == tokens ? prompt_step_ : shared_step_).OnStep(tokens, static_cast<double>(nanos) * 1e-9, waited_seconds);
+  const double seconds = static_cast<double>(nanos) * 1e-9;
+  if (prefilled == tokens) return prompt_step_.OnStep(tokens, seconds, waited_seconds);
+  shared_step_.OnStep(tokens, seconds, waited_seconds);
+  if (scores) scored_step_.OnStep(tokens, seconds, waited_seconds);
 }
 
 std::optional<double> StepLoop::PrefillSeconds(int tokens) const {

@@ -41,7 +41,7 @@ std::vector<StepTokens> StepsToTry(const ServingInputs& in, uint64_t budget) {
     if (in.options.prefill_chunk) steps.resize(1);
   }
   if (!in.preset.cache.lends || in.device_budget) return steps;
-  const int shared = own(kSharedStepTokens);
+  const int shared = own(SharedStepTokens(in.options.max_running));
   if (in.options.prefill_chunk.has_value()) {
     if (shared < whole) steps.push_back({whole, shared});
     return steps;

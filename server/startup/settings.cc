@@ -330,7 +330,7 @@ constexpr Setting kSettings[] = {
      "calls of Inference by tokens of one name, running and waiting; more fail with RESOURCE_EXHAUSTED",
      "as many as run and wait", ApplyInt<1, 65536, &Config::max_calls_per_token>},
     {"prefill-chunk", "Requests", "TOKENS",
-     "most tokens of one step, prompts and answers together; while somebody is answered, at most 64 (or --max-running)",
+     "most tokens of one step, prompts and answers together; while somebody is answered, at most 64, or --max-running + 32",
      "512, up to 4096 where it waits for experts, fewer in a small budget", ApplyInt<1, 8192, &ServingOptions::prefill_chunk>},
     {"max-kept-sessions", "Requests", "N", "idle conversations that are kept", "64, fewer in a small budget",
      ApplyInt<0, 65536, &ServingOptions::max_kept_sessions>},

@@ -74,6 +74,56 @@ TEST_P(StepEngineShapeTest, TokensAreThoseOfANaiveLoop) {
   harness.ExpectClean();
 }
 
+TEST(StepEngineBatchTest, APromptBesideManyAnswersHasAPartOfEveryStep) {
+  HarnessOptions options;
+  options.engine.max_running = 64;
+  options.engine.queue_capacity = 64;
+  options.engine.max_step_tokens = 512;
+  options.pages = 300;
+  Harness harness(options);
+  for (int i = 0; i < 63; ++i) harness.Submit(GreedyRequest("a", 40));
+  harness.engine->RunOneStep();
+  const auto prompt = harness.Submit(GreedyRequest(std::string(64, 'b'), 2));
+  int steps = 0;
+  for (; prompt->infos.empty() && steps < 100; ++steps) harness.engine->RunOneStep();
+  EXPECT_EQ(steps, 2);
+  harness.RunAll();
+  harness.ExpectClean();
+}
+
+// One pass over the head more than answers need; more tokens once a step waits for experts anyway, and where nobody is answered.
+TEST(StepEngineBatchTest, ATextThatIsScoredBesideAnAnswerWantsFewLogits) {
+  HarnessOptions options;
+  options.engine.max_running = 2;
+  options.engine.max_step_tokens = 32;
+  options.engine.logits_rows = 4;
+  Harness harness(options);
+  bool waits = false;
+  std::vector<size_t> scored;  // tokens of each step
+  harness.model->on_forward = [&](std::span<SequenceChunk> chunks) {
+    scored.push_back(chunks.back().tokens.size());
+    harness.clock.AdvanceNanos(1'000'000'000);
+    if (waits) harness.provider.lost[chunks.front().sequence].stall_seconds += .95;
+  };
+  const auto answer = harness.Submit(GreedyRequest("a", 10));
+  harness.engine->RunOneStep();
+  EngineRequest text = GreedyRequest(std::string(90, 'b'), 1);
+  text.kind = RequestKind::kScore;
+  const auto score = harness.Submit(text);
+  scored.clear();
+  harness.engine->RunOneStep();
+  waits = true;
+  for (int step = 0; step < 2; ++step) harness.engine->RunOneStep();
+  EXPECT_THAT(scored, testing::ElementsAre(5, 5, 31));
+  harness.RunAll();
+  EXPECT_EQ(score->finish->prompt_logprobs.size(), 89u);
+  scored.clear();
+  harness.Submit(text);
+  harness.RunAll();
+  EXPECT_THAT(scored, testing::ElementsAre(32, 32, 25));
+  harness.ExpectClean();
+}
+
 INSTANTIATE_TEST_SUITE_P(Shapes, StepEngineShapeTest,
                          testing::Values(Shape{1, 1, 6}, Shape{1, 7, 6}, Shape{2, 2, 6}, Shape{2, 3, 8}, Shape{4, 4, 6},
                                          Shape{4, 5, 8}, Shape{4, 16, 8}, Shape{4, 16, 64}, Shape{8, 8, 6}, Shape{8, 17, 7},
