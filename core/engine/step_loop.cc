@@ -22,7 +22,8 @@ StepLoop::StepLoop(const EngineParts& parts, const StepLoopOptions& options, Int
       intake_(intake),
       sampler_(parts.model.spec().vocabulary),
       prompt_step_(usual_step_tokens_, options.max_step_tokens, kPromptShare),
-      shared_step_(std::min(SharedStepTokens(options.max_running), options.max_step_tokens), options.max_step_tokens, kSharedShare),
+      shared_step_(std::min(SharedStepTokens(options.max_running), options.max_step_tokens), options.max_step_tokens,
+                   kSharedShare),
       scored_step_(std::min(options.max_running + options.logits_rows, options.max_step_tokens), options.max_step_tokens,
                    kSharedShare) {
   if (!options.prefix_cache) return;
@@ -127,9 +128,16 @@ void StepLoop::EndAtTimeLimit(LiveRequest& live) {
     return Finish(live, absl::DeadlineExceededError("the request took as long as any may (--max-request-seconds)"),
                   FinishReason::kTimeLimit);
   }
-  TokenDelta rest{live.answer->Flush(), {}};
-  if (!rest.text.empty()) live.observer->OnTokens(std::move(rest));
-  Finish(live, absl::OkStatus(), FinishReason::kTimeLimit);
+  EndWithText(live, FinishReason::kTimeLimit);
+}
+
+// What is known of an answer is all of it, as far as it goes.
+void StepLoop::EndWithText(LiveRequest& live, FinishReason reason) {
+  if (live.answer) {
+    TokenDelta rest{live.answer->Flush(), {}};
+    if (!rest.text.empty()) live.observer->OnTokens(std::move(rest));
+  }
+  Finish(live, absl::OkStatus(), reason);
 }
 
 void StepLoop::Schedule() {

@@ -103,6 +103,7 @@ class StepLoop final : private StepWatcher {
   absl::Status CheckDeadline(const LiveRequest& live, int before);
   int UnknownTokens(const LiveRequest& live);
   void EndAtTimeLimit(LiveRequest& live);
+  void EndWithText(LiveRequest& live, FinishReason reason);
 
   // Brings live_ in its order. Returns how many may run.
   int TakeTurns();

@@ -1,6 +1,7 @@
 // One step in the engine's turn: chunks of sequences are computed, tokens chosen by their logits and handed out.
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <utility>
 #include <vector>
 
@@ -140,6 +141,9 @@ absl::Status StepLoop::Choose(LiveRequest& live, std::span<const float> logits) 
   if (format != nullptr) {
     MOED_ASSIGN_OR_RETURN(context.allowed, format->Allowed());
     (may_end ? context.ending : context.avoided) = live.answer->ending();
+    if (may_end && context.ending.empty() && !std::ranges::any_of(context.allowed, std::identity())) {
+      return absl::OkStatus();  // the text is whole, and the model has no token that says so
+    }
   }
   MOED_ASSIGN_OR_RETURN(const TokenId token, sampler_.Sample(logits, live.request.sampling, context));
   if (format != nullptr && !(may_end && live.answer->Ends(token))) {
@@ -165,7 +169,7 @@ void StepLoop::Settle(LiveRequest& live, const absl::Status& computed, int token
   if (!live.failure.ok()) return Finish(live, live.failure, FinishReason::kStop);
   CountComputed(live, tokens);
   if (live.chosen > 0) return Emit(live);
-  if (live.Pending() == 0) Finish(live, absl::OkStatus(), FinishReason::kStop);
+  if (live.Pending() == 0) EndWithText(live, FinishReason::kStop);
 }
 
 void StepLoop::CountComputed(LiveRequest& live, int tokens) {

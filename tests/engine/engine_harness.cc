@@ -25,7 +25,6 @@ ModelSpec FakeSpec(int window, bool state) {
   }
   spec.vocabulary = kVocabulary;
   spec.max_positions = 4096;
-  spec.eos = {kEos};
   return spec;
 }
 
@@ -234,7 +233,8 @@ std::vector<TokenId> Recorder::tokens() const {
 }
 
 Harness::Harness(const HarnessOptions& options) {
-  const ModelSpec spec = FakeSpec(options.window, options.state);
+  ModelSpec spec = FakeSpec(options.window, options.state);
+  spec.eos = options.eos;
   kv = *KvPool::Create(spec, {.pages = options.pages, .slots = options.slots, .page_tokens = kPageTokens});
   model = std::make_unique<FakeModel>(*kv, spec);
   auto made = StepEngine::Create(options.engine, {*model, provider, *kv, ByteTokenizer(), clock, options.trace, options.fidelity,

@@ -119,6 +119,7 @@ struct HarnessOptions {
   int window = 0;      // of a second layer; 0: there is none
   bool state = false;  // of a layer behind those
   int slots = 1;
+  std::vector<TokenId> eos{kEos};
   Trace* trace = nullptr;
   Fidelity fidelity;                                              // of requests that do not say
   std::function<std::optional<double>(int tokens)> cold_seconds;  // EngineParts

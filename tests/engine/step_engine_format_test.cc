@@ -90,6 +90,20 @@ TEST(StepEngineFormatTest, CutShortItIsABeginning) {
   EXPECT_EQ(recorder->finish->reason, FinishReason::kLength);
 }
 
+TEST(StepEngineFormatTest, WithoutATokenThatEndsAnswersItEndsWhereNothingMayFollow) {
+  HarnessOptions options;
+  options.eos = {};
+  Harness harness(options);
+  EngineRequest request = FormatRequest("p", {TextFormat::Kind::kRegex, "abcdefgh"});
+  request.stopping.stop_strings = {"hi"};  // whose beginning is held back until then
+  const auto recorder = harness.Submit(request);
+  harness.RunAll();
+  ASSERT_TRUE(recorder->finish->status.ok()) << recorder->finish->status;
+  EXPECT_EQ(recorder->text, "abcdefgh");
+  EXPECT_EQ(recorder->finish->reason, FinishReason::kStop);
+  harness.ExpectClean();
+}
+
 // What ends answers is avoided where the text may not end. Where the format allows nothing else it is text.
 TEST(StepEngineFormatTest, NothingEndsItBeforeItIsWhole) {
   Harness harness;

@@ -1,3 +1,4 @@
+#include "core/base/status.h"
 #include "tests/replay/trace_files.h"
 #include "tests/store/file_size_limit.h"
 

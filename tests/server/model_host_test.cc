@@ -41,10 +41,10 @@ struct HostOfDemo {
   ModelCounters counters;
   PromptWorkers workers{{.threads = 1}};
   LiveCalls live;
-  ModelHost host{DemoConfig(models_folder),
-                 {state, counters, workers, live, nullptr, Clock::Real(), [this] { tell_health(); },
-                  [](std::span<const std::string>) {}, [this](const absl::Status& error) { exit(error); },
-                  [this] { return memory_left; }}};
+  ModelHost host{
+      DemoConfig(models_folder),
+      {state, counters, workers, live, nullptr, Clock::Real(), [this] { tell_health(); }, [](std::span<const std::string>) {},
+       [this](const absl::Status& error) { exit(error); }, [this] { return memory_left; }}};
 };
 
 // Of a change that is begun.
