@@ -7,6 +7,7 @@
 #include "absl/strings/match.h"
 #include "core/base/status.h"
 #include "core/model/decoder.h"
+#include "core/model/family.h"
 #include "core/model/position_bias.h"
 #include "core/model/scratch.h"
 #include "core/model/spec_check.h"

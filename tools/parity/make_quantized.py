@@ -22,9 +22,7 @@ def words(nibbles: torch.Tensor) -> torch.Tensor:
     return shifted.sum(-1).to(torch.uint32).view(torch.int32)
 
 
-def groups(
-    rows: int, cols: int, group: int
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+def groups(rows: int, cols: int, group: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     """Codes (cols, rows), zeros and scales (groups, rows), and the weights (rows, cols)."""
     codes = torch.randint(0, 16, (cols, rows))
     zero = torch.randint(0, 16, (cols // group, rows))
