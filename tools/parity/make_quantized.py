@@ -3,8 +3,8 @@
 
 usage: make_quantized.py FILE   (torch, safetensors; transformers 5.23.0, whose Fp8Dequantize gives what FP8 means)
 
-AWQ and GPTQ are packed as AutoAWQ 0.2 (WQLinear_GEMM.from_linear) and GPTQModel (convert_gptq_v2_to_v1_format) pack them. They mean
-(code - zero) * scale in float32, which is exact. Numbers are random: every code and zero occurs.
+AWQ and GPTQ are packed as AutoAWQ 0.2 (WQLinear_GEMM.from_linear) and GPTQModel (convert_gptq_v2_to_v1_format) pack them. They
+mean (code - zero) * scale in float32, which is exact. Numbers are random: every code and zero occurs.
 """
 
 import sys
