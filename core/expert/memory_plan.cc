@@ -269,8 +269,8 @@ absl::StatusOr<MemoryPlan> ResizePlan(const MemoryPlan& plan, uint64_t budget) {
     return TooSmall("memory", budget, resized.parts);
   }
   resized.budget = budget;
-  const uint64_t added = budget - std::min(budget, plan.planned_budget);
-  resized.cache = std::min(budget - fixed - PageTableBytes(added), plan.most_cache);
+  const uint64_t tables = PageTableBytes(budget) - std::min(PageTableBytes(budget), PageTableBytes(plan.planned_budget));
+  resized.cache = std::min(budget - fixed - tables, plan.most_cache);
   cache = CachePart(plan.needs, plan.top_k, resized.cache);
   return resized;
 }

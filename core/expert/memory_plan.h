@@ -13,8 +13,9 @@ namespace moed {
 
 inline constexpr int kLeastPositions = 256;  // of keys and values, where the model has as many
 
-// What the kernel's page tables take for so many bytes of memory: 8 for each page. Large pages save none of it.
-constexpr uint64_t PageTableBytes(uint64_t bytes) { return bytes / 512; }
+// What the kernel's page tables take for so many bytes of memory: 8 for each page. Large pages save none of it. Those of the
+// first GiB are among what a process has beside its budget.
+constexpr uint64_t PageTableBytes(uint64_t bytes) { return bytes < (1 << 30) ? 0 : (bytes - (1 << 30)) / 512; }
 
 // Needs in bytes, measured from store and options before allocation.
 struct MemoryNeeds {

@@ -198,18 +198,18 @@ TEST(MemoryPlan, GrowsWithTheBudget) {
 // The cache alone grows, but for the page tables of what was added. What a budget gives does not depend on those before it.
 TEST(MemoryPlan, OfAnotherBudget) {
   MemoryNeeds needs = Needs();
-  needs.all_experts *= 4;
-  const MemoryPlan plan = *PlanMemory(needs, {.budget = 8 * kMiB});
-  const auto larger = ResizePlan(plan, 16 * kMiB);
+  needs.all_experts *= 1024;
+  const MemoryPlan plan = *PlanMemory(needs, {.budget = 1024 * kMiB});
+  const auto larger = ResizePlan(plan, 2048 * kMiB);
   ASSERT_TRUE(larger.ok()) << larger.status();
-  EXPECT_EQ(larger->cache, plan.cache + 8 * kMiB - 8 * kMiB / 512);
-  EXPECT_EQ(SumOf(*larger), larger->budget - 8 * kMiB / 512);
-  const auto smaller = ResizePlan(*larger, 6 * kMiB);
+  EXPECT_EQ(larger->cache, plan.cache + 1024 * kMiB - 2 * kMiB);
+  EXPECT_EQ(SumOf(*larger), larger->budget - 2 * kMiB);
+  const auto smaller = ResizePlan(*larger, 512 * kMiB);
   ASSERT_TRUE(smaller.ok()) << smaller.status();
-  EXPECT_EQ(smaller->cache, plan.cache - 2 * kMiB);
-  EXPECT_EQ(ResizePlan(*smaller, 8 * kMiB)->cache, plan.cache);
-  EXPECT_EQ(ResizePlan(*smaller, 16 * kMiB)->cache, larger->cache);
-  EXPECT_EQ(ResizePlan(plan, 64 * kMiB)->cache, needs.all_experts);
+  EXPECT_EQ(smaller->cache, plan.cache - 512 * kMiB) << "those of the first GiB are not counted";
+  EXPECT_EQ(ResizePlan(*smaller, 1024 * kMiB)->cache, plan.cache);
+  EXPECT_EQ(ResizePlan(*smaller, 2048 * kMiB)->cache, larger->cache);
+  EXPECT_EQ(ResizePlan(plan, 16384 * kMiB)->cache, needs.all_experts);
   EXPECT_EQ(ResizePlan(plan, 2 * kMiB).status().code(), absl::StatusCode::kResourceExhausted);
 }
 

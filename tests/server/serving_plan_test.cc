@@ -324,7 +324,7 @@ TEST_P(ServingPlanTest, TablesHoldWhatIsPlanned) {
   EXPECT_EQ(Term("tables", "cache entries"), CachingProvider::CacheTableBytes(store_->description()));
   EXPECT_EQ(Term("tables", "policy, predictor, rule, mask"), needs_.fixed_bytes);
   EXPECT_EQ(Term("tables", "what they know of conversations"), conversations * needs_.sequence_bytes);
-  EXPECT_EQ(Term("tables", "page tables"), budget_ / 512);
+  EXPECT_EQ(Term("tables", "page tables"), PageTableBytes(budget_));
   EXPECT_EQ(Term("tables", "what they learn of tokens"), needs_.token_tables * TokenTableBytes(budget_, needs_));
 }
 

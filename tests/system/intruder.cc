@@ -1,13 +1,13 @@
 // A library for LD_PRELOAD that is what a broken library would be: code of somebody else in the daemon, which tries what the
 // daemon has no use for. It acts whenever /metrics is scraped, on a thread of the daemon, and appends what came of it to the file
 // INTRUDER_REPORT: lines of "attempt errno". With INTRUDER_NO_LANDLOCK the kernel seems to have no Landlock.
-#include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <spawn.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/ptrace.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -113,10 +113,10 @@ void Act() {
 
 extern "C" {
 
-DIR* opendir(const char* path) {
-  static const auto next = reinterpret_cast<DIR* (*)(const char*)>(dlsym(RTLD_NEXT, "opendir"));
-  if (std::strcmp(path, "/proc/self/fd") == 0) Act();
-  return next(path);
+int getrlimit(__rlimit_resource_t resource, rlimit* limits) noexcept {
+  static const auto next = reinterpret_cast<int (*)(__rlimit_resource_t, rlimit*)>(dlsym(RTLD_NEXT, "getrlimit"));
+  if (resource == RLIMIT_NOFILE) Act();
+  return next(resource, limits);
 }
 
 long syscall(long number, ...) noexcept {
