@@ -1,6 +1,7 @@
 // UTF-8 as RFC 3629 has it: no overlong forms, no surrogates, nothing beyond U+10FFFF. Pure, thread-safe.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -9,6 +10,13 @@
 namespace moed {
 
 inline constexpr std::string_view kReplacementCharacter = "\xEF\xBF\xBD";  // U+FFFD
+
+constexpr bool IsContinuation(char byte) { return (static_cast<uint8_t>(byte) & 0xC0) == 0x80; }
+
+// Of valid UTF-8.
+inline size_t CountCharacters(std::string_view text) {
+  return text.size() - static_cast<size_t>(std::ranges::count_if(text, IsContinuation));
+}
 
 struct Utf8Lead {
   int bytes;                        // of the whole character; 0: no character begins so
@@ -41,7 +49,7 @@ inline Utf8Unit FirstUtf8Unit(std::string_view text) {
   for (int i = 1; i < lead.bytes; ++i) {
     const auto length = static_cast<uint8_t>(i);
     if (text.size() <= length) return {Kind::kIncomplete, length};
-    const bool fits = i == 1 ? byte(1) >= lead.second_low && byte(1) <= lead.second_high : (byte(length) & 0xC0) == 0x80;
+    const bool fits = i == 1 ? byte(1) >= lead.second_low && byte(1) <= lead.second_high : IsContinuation(text[length]);
     if (!fits) return {Kind::kInvalid, length};
   }
   return {Kind::kCharacter, static_cast<uint8_t>(lead.bytes)};

@@ -5,12 +5,11 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/base/utf8.h"
 #include "core/tokenizer/unicode.h"
 
 namespace moed::chat {
 namespace {
-
-constexpr bool IsContinuation(char byte) { return (static_cast<uint8_t>(byte) & 0xC0) == 0x80; }
 
 // U+0085, U+2028 and U+2029 are too, but they are more than a byte.
 bool EndsLine(char32_t c) {
@@ -99,10 +98,6 @@ std::string Quoted(std::string_view text, bool ascii) {
 }
 
 }  // namespace
-
-size_t CountCharacters(std::string_view text) {
-  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char byte) { return !IsContinuation(byte); }));
-}
 
 size_t OffsetOf(std::string_view text, size_t index) {
   size_t at = 0;

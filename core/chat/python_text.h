@@ -7,9 +7,10 @@
 #include <string_view>
 #include <vector>
 
+#include "core/base/utf8.h"
+
 namespace moed::chat {
 
-size_t CountCharacters(std::string_view text);
 // The byte at which character `index` begins; text.size() where there are fewer.
 size_t OffsetOf(std::string_view text, size_t index);
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "core/base/status.h"
+#include "core/base/utf8.h"
 #include "core/chat/format.h"
 #include "core/chat/letter_case.h"
 #include "core/chat/methods.h"
@@ -251,7 +252,7 @@ absl::StatusOr<Value> ExpandTabsMethod(Run& run, const Value& self, const Argume
       continue;
     }
     out += c;
-    if ((static_cast<uint8_t>(c) & 0xC0) != 0x80) column = c == '\n' || c == '\r' ? 0 : column + 1;
+    if (!IsContinuation(c)) column = c == '\n' || c == '\r' ? 0 : column + 1;
   }
   return SameWhole(run, self, std::move(out));
 }

@@ -11,6 +11,7 @@
 #include "core/base/check.h"
 #include "core/base/json_value.h"
 #include "core/base/status.h"
+#include "core/base/utf8.h"
 #include "core/grammar/json_rules.h"
 #include "core/grammar/number_bounds.h"
 #include "core/grammar/number_range.h"
@@ -136,7 +137,7 @@ bool IsWhole(const Json& value) {
 
 // In characters.
 bool IsOfLength(std::string_view utf8, int least, int most) {
-  const auto length = std::count_if(utf8.begin(), utf8.end(), [](char byte) { return (byte & 0xc0) != 0x80; });
+  const auto length = static_cast<int64_t>(CountCharacters(utf8));
   return length >= least && (most == kNoMost || length <= most);
 }
 

@@ -4,6 +4,7 @@
 #include <bitset>
 
 #include "core/base/status.h"
+#include "core/base/utf8.h"
 #include "core/tokenizer/unicode.h"
 
 namespace moed {
@@ -14,10 +15,6 @@ constexpr size_t kMarkup = 2;          // characters: what begins with "<" and h
 constexpr size_t kGrowth = 12;         // bytes of what a byte is replaced by, at most
 
 absl::Status Damaged(std::string_view what) { return DataLoss("compiled tokenizer: ", what); }
-
-size_t CountCharacters(std::string_view text) {
-  return static_cast<size_t>(std::ranges::count_if(text, [](char byte) { return (static_cast<uint8_t>(byte) & 0xC0) != 0x80; }));
-}
 
 // Which characters a text may have: whether a replacement can be found in it is known without a search most times.
 class CharacterSet {

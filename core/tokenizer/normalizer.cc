@@ -6,6 +6,7 @@
 #include <array>
 
 #include "core/base/status.h"
+#include "core/base/utf8.h"
 #include "core/tokenizer/unicode.h"
 
 namespace moed {
@@ -16,7 +17,6 @@ namespace {
 constexpr uint8_t kFirstLeadThatCombines = 0xCC;
 
 bool MayCombine(char byte) { return static_cast<uint8_t>(byte) >= kFirstLeadThatCombines; }
-bool IsContinuation(char byte) { return (static_cast<uint8_t>(byte) & 0xC0) == 0x80; }
 
 struct CharacterRange {
   char32_t first, last;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/base/status.h"
+#include "core/base/utf8.h"
 #include "core/tokenizer/unicode.h"
 
 namespace moed {
@@ -57,7 +58,7 @@ std::optional<std::string_view> PrecompiledMap::Find(std::string_view text) cons
     node ^= Offset(unit);
     if (!HasLeaf(unit)) continue;
     const uint32_t begin = node < trie.size() ? Value(trie[node]) : UINT32_MAX;
-    if (begin >= strings.size() || (begin > 0 && (static_cast<uint8_t>(strings[begin]) & 0xC0) == 0x80)) return std::nullopt;
+    if (begin >= strings.size() || (begin > 0 && IsContinuation(strings[begin]))) return std::nullopt;
     return strings.substr(begin, strings.find('\0', begin) - begin);
   }
   return std::nullopt;

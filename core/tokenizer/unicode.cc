@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/base/utf8.h"
+
 namespace moed {
 namespace {
-
-constexpr bool IsContinuation(uint8_t byte) { return (byte & 0xC0) == 0x80; }
 
 // The alphabet's end: the bytes that are not printable take the characters from U+0100 on.
 constexpr char32_t kAlphabetEnd = 0x100 + 68;
@@ -59,7 +59,7 @@ size_t FirstCharacterBytes(std::string_view text) {
 
 size_t LastCharacterBytes(std::string_view text) {
   size_t bytes = 1;
-  while (bytes < text.size() && IsContinuation(static_cast<uint8_t>(text[text.size() - bytes]))) ++bytes;
+  while (bytes < text.size() && IsContinuation(text[text.size() - bytes])) ++bytes;
   return bytes;
 }
 

@@ -24,9 +24,7 @@ std::string TokenText(const std::string& bytes) {
   return text;
 }
 
-int64_t Characters(std::string_view utf8) {
-  return std::ranges::count_if(utf8, [](unsigned char c) { return (c & 0xc0) != 0x80; });
-}
+int64_t Characters(std::string_view utf8) { return static_cast<int64_t>(CountCharacters(utf8)); }
 
 // Counts the characters of a text whose tokens come one after the other, as the text has them: a token that goes on with a
 // character is where that is, and what is no UTF-8 is a U+FFFD.

@@ -111,8 +111,7 @@ Json SequenceJson(const char* members, Json steps) { return {{"type", "Sequence"
 bool NeedsMerges(const Vocabulary& vocabulary) {
   for (size_t id = 0; id < vocabulary.size(); ++id) {
     const std::string& text = vocabulary.text(id);
-    const auto continues = [](char byte) { return (static_cast<uint8_t>(byte) & 0xC0) == 0x80; };
-    if ((*vocabulary.types)[id] == kNormal && !std::all_of(text.begin() + 1, text.end(), continues)) return true;
+    if ((*vocabulary.types)[id] == kNormal && !std::all_of(text.begin() + 1, text.end(), IsContinuation)) return true;
   }
   return false;
 }
@@ -173,12 +172,11 @@ class ScoredMerges {
   // Every way to cut the piece into two, in the order of their ids.
   void AddWays(size_t id, std::vector<Merge>& merges) const {
     const std::string_view text = vocabulary_.text(id);
-    const auto is_start = [](char byte) { return (static_cast<uint8_t>(byte) & 0xC0) != 0x80; };
-    const auto characters = static_cast<size_t>(std::count_if(text.begin(), text.end(), is_start));
+    const size_t characters = CountCharacters(text);
     const size_t first = merges.size();
     size_t before = 0;
     for (size_t cut = 1; cut < text.size(); ++cut) {
-      if (!is_start(text[cut])) continue;
+      if (IsContinuation(text[cut])) continue;
       ++before;
       const auto left = ids_.find(text.substr(0, cut));
       if (left == ids_.end()) continue;
