@@ -48,12 +48,6 @@ moe::v1::ServerInfo DescribeServer(const ServingOptions& options, const ServingP
   moe::v1::ServerInfo info;
   info.set_version(Version());
   info.set_build(BuildDetails());
-  info.set_memory_budget_bytes(plan.memory.budget);
-  for (const MemoryPart& part : plan.memory.parts) {
-    auto* memory = info.add_memory();
-    memory->set_part(part.name);
-    memory->set_bytes(part.bytes);
-  }
   info.set_preset(std::string(preset.row->name));
   info.set_policy(std::string(preset.policy->name));
   info.set_predictor(std::string(preset.predictor->name));

@@ -1,4 +1,4 @@
-// What Control tells of the loaded model and of the server: constant once the memory is planned.
+// What Control tells of the loaded model and of the server that is constant once the memory is planned.
 #pragma once
 
 #include <string_view>

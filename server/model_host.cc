@@ -288,7 +288,6 @@ void ModelHost::TellServerInfo() {
   moe::v1::ServerInfo info;
   if (model_ != nullptr) {
     info = model_->info();
-    if (const auto resized = model_->resized_budget()) info.set_memory_budget_bytes(*resized);
   } else {
     info.set_version(Version());
     info.set_build(BuildDetails());

@@ -16,6 +16,7 @@
 #include "core/serving/packed_model.h"
 #include "google/protobuf/util/json_util.h"
 #include "server/descriptions.h"
+#include "server/rpc/control_replies.h"
 #include "server/rpc/inference_limits.h"
 #include "server/startup/default_budget.h"
 #include "server/startup/device_budget.h"
@@ -71,6 +72,14 @@ std::string ServedModel::Title() const {
 
 std::optional<uint64_t> ServedModel::resized_budget() const {
   return cache_ == nullptr ? std::nullopt : cache_->resized_budget();
+}
+
+moe::v1::ServerInfo ServedModel::info() const {
+  const MemoryPlan memory = cache_ == nullptr ? plan_.memory : cache_->plan();
+  moe::v1::ServerInfo info = info_;
+  info.set_memory_budget_bytes(memory.budget);
+  FillMemory(memory.parts, *info.mutable_memory());
+  return info;
 }
 
 uint64_t ServedModel::largest_budget() const { return cache_ == nullptr ? plan_.memory.budget : cache_->largest_budget(); }
@@ -256,8 +265,6 @@ void ServedModel::Describe(ErrorHandler device_lost) {
   loaded_.info = DescribeModel(*store_, spec_, plan_.memory.max_context);
   *loaded_.info.mutable_sampling_defaults() = sampling_defaults_;
   loaded_.info.set_has_chat_template(chat_template_.has_value() && loaded_.without_conversations.empty());
-  for (const auto& format : loaded_.info.expert_formats()) loaded_.expert_formats.push_back(format);
-  loaded_.memory = plan_.memory.parts;
   loaded_.keep_residency = [this] { cache_->KeepResidency(); };
   loaded_.keep_learned = [this] { cache_->KeepLearned(); };
   loaded_.device_lost = std::move(device_lost);

@@ -51,9 +51,9 @@ class ServedModel {
   ~ServedModel();
 
   const ServingPlan& plan() const { return plan_; }
-  std::optional<uint64_t> resized_budget() const;            // the last; none: it is the plan's
-  uint64_t largest_budget() const;                           // that it has had
-  const moe::v1::ServerInfo& info() const { return info_; }  // of the server as it serves this model; constant
+  std::optional<uint64_t> resized_budget() const;  // the last; none: it is the plan's
+  uint64_t largest_budget() const;                 // that it has had
+  moe::v1::ServerInfo info() const;                // of the server as it serves this model, in its memory now
   const Config& config() const { return config_; }
   const std::string& store_path() const { return store_->path(); }
   std::string Title() const;  // family, sizes and store, for the log
@@ -109,7 +109,7 @@ class ServedModel {
   moe::v1::Sampling sampling_defaults_;
   ServingPlan plan_;
   uint64_t most_budget_ = 0;  // that the memory plan may be given
-  moe::v1::ServerInfo info_;
+  moe::v1::ServerInfo info_;  // but for its memory
   std::unique_ptr<Executor> executor_;
   std::unique_ptr<ComputeBackend> backend_;
   std::unique_ptr<ComputeBackend> processor_;  // beside a device; null: it computes nothing

@@ -42,8 +42,7 @@ std::vector<std::pair<std::string_view, Address>> ServedAddresses(const Options&
 
 // Values of flags as they were written, until all are there.
 struct Texts {
-  std::string listen, inference_listen, allow_origin, max_body, max_bodies, page = "on", sandbox = "on", api_keys,
-                                                                            insecure = "off";
+  std::string listen, inference_listen, allow_origin, max_body, max_bodies, page = "on", sandbox = "on", insecure = "off";
 };
 
 void Define(CLI::App& app, Options& options, Texts& texts) {
@@ -70,7 +69,6 @@ void Define(CLI::App& app, Options& options, Texts& texts) {
   add("--tls-client-ca", tls.client_ca, "FILE", "clients must have a certificate of one of these authorities, PEM");
   add("--tokens", options.access.tokens, "FILE",
       "who may ask: lines of NAME SCOPES SHA256-HEX, as moectl token new makes them [everybody may]");
-  add("--api-keys", texts.api_keys, "FILE", "")->group("");
   app.add_flag(
          "--insecure", texts.insecure,
          "listen on addresses that other machines reach without TLS, or without tokens or --tls-client-ca; speak plain text to a "
@@ -129,11 +127,6 @@ absl::Status Apply(const Texts& texts, Options& options) {
     bytes = *value;
     return absl::OkStatus();
   };
-  if (!texts.api_keys.empty()) {
-    return InvalidArgument(
-        "--api-keys is no more: --tokens FILE has a line NAME SCOPES SHA256-HEX for each key. For a key from '", texts.api_keys,
-        "' that is to go on: echo NAME infer,observe $(printf %s KEY | sha256sum | cut -c1-64)");
-  }
   if (!texts.listen.empty()) {
     const auto address = ParseAddress(texts.listen);
     if (!address.ok()) return Annotate(address.status(), "--listen");

@@ -36,7 +36,7 @@ void AddLookups(const ExpertStats& stats, MetricFamilies& families) {
   }
 }
 
-void AddLoads(const ExpertStats& stats, const std::vector<std::string>& formats, MetricFamilies& families) {
+void AddLoads(const ExpertStats& stats, const FormatNames& formats, MetricFamilies& families) {
   MetricFamily& bytes = AddFamily(families, "moe_expert_load_bytes_total", "Bytes of experts read.", MetricType::Counter);
   for (size_t precision = 0; precision < stats.load_bytes.size(); ++precision) {
     for (int reason = 0; reason < kLoadReasons; ++reason) {
@@ -140,7 +140,7 @@ void AddDeviceSteps(const DeviceTierStats& device, MetricFamilies& families) {
   }
 }
 
-void AddCache(const ExpertStats& stats, const std::vector<std::string>& formats, MetricFamilies& families) {
+void AddCache(const ExpertStats& stats, const FormatNames& formats, MetricFamilies& families) {
   MetricFamily& evictions =
       AddFamily(families, "moe_expert_evictions_total", "Experts that left the cache.", MetricType::Counter);
   for (size_t precision = 0; precision < stats.evictions.size(); ++precision) {
@@ -171,7 +171,7 @@ void AddCache(const ExpertStats& stats, const std::vector<std::string>& formats,
 
 }  // namespace
 
-void AddExpertFamilies(const ExpertStats& stats, const std::vector<std::string>& formats, MetricFamilies& families) {
+void AddExpertFamilies(const ExpertStats& stats, const FormatNames& formats, MetricFamilies& families) {
   AddLookups(stats, families);
   AddLoads(stats, formats, families);
   AddPredictions(stats, families);

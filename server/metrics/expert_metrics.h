@@ -2,14 +2,15 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "core/expert/stats.h"
+#include "google/protobuf/repeated_field.h"
 #include "server/process/metric_families.h"
 
 namespace moed {
 
-// `formats`: names by precision.
-void AddExpertFamilies(const ExpertStats& stats, const std::vector<std::string>& formats, MetricFamilies& families);
+using FormatNames = google::protobuf::RepeatedPtrField<std::string>;  // [precision]
+
+void AddExpertFamilies(const ExpertStats& stats, const FormatNames& formats, MetricFamilies& families);
 
 }  // namespace moed

@@ -123,7 +123,7 @@ MetricFamilies FamiliesOf(const LoadedModel& model) {
   AddEngine(*model.engine, families);
   AddTenants(*model.engine, families);
   AddModel(model, experts, families);
-  AddExpertFamilies(experts, model.expert_formats, families);
+  AddExpertFamilies(experts, model.info.expert_formats(), families);
   return families;
 }
 

@@ -200,7 +200,7 @@ absl::Status ControlService::FillCacheState(const moe::v1::GetCacheStateRequest&
     auto* hottest = out.add_hottest();
     hottest->set_layer(heat.key.layer.value());
     hottest->set_expert(heat.key.expert);
-    hottest->set_format(model->expert_formats[heat.key.precision]);
+    hottest->set_format(model->info.expert_formats(heat.key.precision));
     hottest->set_uses(heat.uses);
     hottest->set_resident(heat.resident);
   }
@@ -218,7 +218,7 @@ absl::Status ControlService::FillExpertMap(const moe::v1::GetExpertMapRequest& r
   const ExpertMap map = model->expert_map(request.since());
   out.set_now(map.now);
   out.set_experts(model->info.experts());
-  for (const std::string& format : model->expert_formats) out.add_formats(format);
+  *out.mutable_formats() = model->info.expert_formats();
   for (const LayerCells& cells : map.layers) FillLayer(cells, *out.add_layers());
   return absl::OkStatus();
 }

@@ -17,7 +17,7 @@ namespace {
 // Is counted until its answer is sent.
 class CountedReactor final : public AnswerReactor {
  public:
-  CountedReactor(UntakenAnswers& untaken, grpc::CallbackServerContext* context, std::atomic<int>& count)
+  CountedReactor(StalledAnswers& untaken, grpc::CallbackServerContext* context, std::atomic<int>& count)
       : AnswerReactor(untaken, context), count_(count), before_(count++) {}
   ~CountedReactor() override { --count_; }
   int before() const { return before_; }

@@ -14,7 +14,7 @@
 #include "server/metrics/request_metrics.h"
 #include "server/rpc/model_change.h"
 #include "server/rpc/server_state.h"
-#include "server/rpc/untaken_answers.h"
+#include "server/rpc/stalled_answers.h"
 #include "server/wire/tokens.h"
 
 namespace moed {
@@ -111,7 +111,7 @@ class ControlService final : public WithRawControlMethods<moe::v1::Control::Serv
 
   const ControlParts parts_;
   const int64_t start_nanos_;
-  UntakenAnswers untaken_;
+  StalledAnswers untaken_;
   ByteShare answers_{kControlAnswerBytes};
   std::atomic<int> expert_maps_{0};  // that are made or sent
 };

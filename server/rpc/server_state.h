@@ -60,13 +60,11 @@ struct LoadedModel {
   std::function<void()> keep_residency;                  // has it written which experts are in memory, where that is wanted
   std::function<void()> keep_learned;                    // has what was learned written, likewise
   std::function<void(const absl::Status&)> device_lost;  // told of a request's error (IsLostDevice), does not block; may be empty
-  std::vector<std::string> expert_formats;               // [precision]
-  std::vector<MemoryPart> memory;                        // as planned, "cache" included
-  moe::v1::ModelInfo info;
+  moe::v1::ModelInfo info;                               // its expert_formats: [precision]
 
   // The plan, with what the cache really holds now.
   std::vector<MemoryPart> MemoryNow(const ExpertStats& experts) const {
-    std::vector<MemoryPart> parts = memory;
+    std::vector<MemoryPart> parts = cache->plan().parts;
     for (MemoryPart& part : parts) {
       if (part.name == "cache") part.bytes = experts.cache_bytes;
     }

@@ -45,10 +45,6 @@ std::string AllowedFlags() {
   return JoinNames(Settings(), [](const Setting& s) { return FlagName(s.name); }) + ", --config, --help, --list, --version";
 }
 
-bool Knows(const Setting& setting, std::string_view name) {
-  return setting.name == name || (!setting.former.empty() && setting.former == name);
-}
-
 // A value and where it was found.
 struct Given {
   std::string text;
@@ -71,7 +67,7 @@ absl::Status ReadFile(const std::string& path, std::vector<std::optional<Given>>
   for (const CLI::ConfigItem& item : items) {
     if (!item.parents.empty())
       return InvalidArgument("configuration file ", path, ": [", item.parents.front(), "]: sections are not used");
-    const auto found = std::ranges::find_if(settings, [&](const Setting& s) { return Knows(s, item.name); });
+    const auto found = std::ranges::find_if(settings, [&](const Setting& s) { return s.name == item.name; });
     if (found == settings.end()) {
       return InvalidArgument("configuration file ", path, ": unknown key \"", item.name,
                              "\"; allowed are: ", JoinNames(settings, [](const Setting& s) { return s.name; }));
@@ -97,7 +93,7 @@ absl::StatusOr<CommandLine> ParseCommandLine(std::span<const std::string> argume
   CommandLine line;
   line.given.resize(settings.size());
   std::vector<std::string> texts(settings.size());
-  std::vector<CLI::Option*> options, formers;
+  std::vector<CLI::Option*> options;
   CLI::App app(kDescription, "moed");
   app.get_formatter()->column_width(40);
   app.footer(more_help.empty() ? kFooter : StrCat(kFooter, "\n\n", more_help));
@@ -108,7 +104,6 @@ absl::StatusOr<CommandLine> ParseCommandLine(std::span<const std::string> argume
     options.push_back(setting.value.empty() ? app.add_flag(flag, texts[i], help)
                                             : app.add_option(flag, texts[i], help)->type_name(std::string(setting.value)));
     options.back()->group(std::string(setting.group));
-    formers.push_back(setting.former.empty() ? nullptr : app.add_option(FlagName(setting.former), texts[i])->group(""));
   }
   app.add_option("--config", line.file, "configuration file (TOML or INI) with the names of these options as keys")
       ->type_name("FILE");
@@ -130,11 +125,6 @@ absl::StatusOr<CommandLine> ParseCommandLine(std::span<const std::string> argume
   for (size_t i = 0; i < settings.size(); ++i) {
     if (settings[i].value.empty() && texts[i] == "true") texts[i] = "on";  // a flag's word for being there
     if (options[i]->count() > 0) line.given[i] = Given{texts[i], "flag"};
-    if (formers[i] == nullptr || formers[i]->count() == 0) continue;
-    if (options[i]->count() > 0) {
-      return InvalidArgument(FlagName(settings[i].name), " is given twice: --", settings[i].former, " is its former name");
-    }
-    line.given[i] = Given{texts[i], StrCat("flag --", settings[i].former)};
   }
   return line;
 }
@@ -173,9 +163,7 @@ void WarnOfExposure(const Config& config) {
 
 bool ReadsVariable(std::string_view name) {
   if (name == "MOED_CONFIG" || name == "MOED_CACHE_DIR" || name.starts_with("MOED_HTTP_")) return true;
-  return std::ranges::any_of(Settings(), [&](const Setting& setting) {
-    return VariableName(setting.name) == name || (!setting.former.empty() && VariableName(setting.former) == name);
-  });
+  return std::ranges::any_of(Settings(), [&](const Setting& setting) { return VariableName(setting.name) == name; });
 }
 
 absl::StatusOr<ConfigOutcome> ReadConfig(std::span<const std::string> arguments, const Environment& environment,
@@ -187,11 +175,9 @@ absl::StatusOr<ConfigOutcome> ReadConfig(std::span<const std::string> arguments,
 
   const auto settings = Settings();
   for (size_t i = 0; i < settings.size(); ++i) {
-    for (const std::string_view name : {settings[i].name, settings[i].former}) {
-      const std::string variable = VariableName(name);
-      const char* value = name.empty() ? nullptr : environment(variable.c_str());
-      if (!line.given[i].has_value() && value != nullptr) line.given[i] = Given{value, variable};
-    }
+    const std::string variable = VariableName(settings[i].name);
+    const char* value = environment(variable.c_str());
+    if (!line.given[i].has_value() && value != nullptr) line.given[i] = Given{value, variable};
   }
   if (const char* file = environment("MOED_CONFIG"); line.file.empty() && file != nullptr) line.file = file;
   if (!line.file.empty()) MOED_RETURN_IF_ERROR(ReadFile(line.file, line.given));

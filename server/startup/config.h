@@ -78,7 +78,6 @@ struct Setting {
   std::string_view initial;  // as text, for --help
   // INVALID_ARGUMENT says what is allowed.
   absl::Status (*apply)(std::string_view text, Config& config);
-  std::string_view former = "";  // its name in the version before: understood everywhere, told nowhere
 };
 std::span<const Setting> Settings();
 

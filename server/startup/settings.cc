@@ -322,8 +322,7 @@ constexpr Setting kSettings[] = {
     {"backend", "Compute", "NAME", "kernels; auto takes the fastest that this processor has", "auto", ApplyBackend},
     {"threads", "Compute", "N", "threads of the kernels", "the processor's", ApplyInt<1, kMaxThreads, &ServingOptions::threads>},
 
-    {"max-running", "Requests", "N", "requests computed at once", "8", ApplyInt<1, 1024, &ServingOptions::max_running>,
-     "max-sessions"},
+    {"max-running", "Requests", "N", "requests computed at once", "8", ApplyInt<1, 1024, &ServingOptions::max_running>},
     {"queue-capacity", "Requests", "N", "requests that may wait; more fail with RESOURCE_EXHAUSTED",
      "64, fewer in a small budget", ApplyInt<0, 65536, &ServingOptions::queue_capacity>},
     {"max-calls-per-token", "Requests", "N",

@@ -375,7 +375,6 @@ class TransportTest(RealProgramsTest):
             (("--what",), "--what"),
             (("--tokens", self.folder / "none"), "cannot read"),
             (("--tokens", tokens), "line 2"),
-            (("--api-keys", tokens), "--tokens FILE"),
             (("--server-token-file", self.folder / "none"), "--server-token-file"),
         ]
         tokens.write_text("# tokens\nshort\n")
@@ -388,8 +387,6 @@ class TransportTest(RealProgramsTest):
             taken = self.run_program("moed-http", "--listen", front.address)
             self.assertEqual(taken.returncode, 1)
             self.assertIn("in use", taken.stderr)
-        former = self.run_program("moed-http", environment={"MOED_HTTP_API_KEYS": str(tokens)})
-        self.assertEqual((former.returncode, "--tokens FILE" in former.stderr), (2, True))
         told = self.run_program("moed-http", "--help").stdout
         self.assertTrue("--tokens" in told and "SIGHUP reads certificates and tokens" in " ".join(told.split()), told)
         self.assertIn("moed-http 0.", self.run_program("moed-http", "--version").stdout)

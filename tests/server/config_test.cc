@@ -180,19 +180,14 @@ TEST_F(ConfigTest, EverySettingIsTakenFromEverySource) {
       return more;
     };
     EXPECT_FALSE(taken.in(Read({"--store", "s"})->config)) << "the default";
-    // Under its former name as well, as long as it has one.
-    for (const std::string_view spelled : {setting.name, setting.former}) {
-      if (spelled.empty()) continue;
-      SCOPED_TRACE(spelled);
-      const std::string flag = "--" + std::string(spelled);
-      std::string variable = "MOED_" + std::string(spelled);
-      for (char& c : variable) c = c == '-' ? '_' : static_cast<char>(std::toupper(c));
-      const std::string file = File("one.toml", std::string(spelled) + " = \"" + value + "\"\n");
-      const std::vector<std::string> by_flag = setting.value.empty() ? std::vector{flag} : std::vector{flag, value};
-      for (const auto& outcome : {Read(with(by_flag)), Read(with({}), {{variable, value}}), Read(with({"--config", file}))}) {
-        ASSERT_TRUE(outcome.ok()) << outcome.status();
-        EXPECT_TRUE(taken.in(outcome->config));
-      }
+    const std::string flag = "--" + name;
+    std::string variable = "MOED_" + name;
+    for (char& c : variable) c = c == '-' ? '_' : static_cast<char>(std::toupper(c));
+    const std::string file = File("one.toml", name + " = \"" + value + "\"\n");
+    const std::vector<std::string> by_flag = setting.value.empty() ? std::vector{flag} : std::vector{flag, value};
+    for (const auto& outcome : {Read(with(by_flag)), Read(with({}), {{variable, value}}), Read(with({"--config", file}))}) {
+      ASSERT_TRUE(outcome.ok()) << outcome.status();
+      EXPECT_TRUE(taken.in(outcome->config));
     }
     EXPECT_THAT(Read({"--help"})->answer, HasSubstr("--" + name));
   }
@@ -279,14 +274,6 @@ TEST_F(ConfigTest, KeysAndValuesOnDiskNeedAFolderAndItsBytes) {
     EXPECT_THAT(Protection(one), HasSubstr("--kv-spill and --kv-spill-budget: one is given without the other"));
   }
   EXPECT_EQ(Protection({"--kv-spill", "/k", "--kv-spill-budget", "1GiB"}), "");
-}
-
-TEST_F(ConfigTest, AFormerNameIsUnderstoodButNotTold) {
-  EXPECT_THAT(Read({"--help"})->answer, testing::Not(HasSubstr("--max-sessions")));
-  EXPECT_THAT(Error({"--stoer", "x"}), testing::Not(HasSubstr("--max-sessions")));
-  EXPECT_THAT(Error({"--store", "x", "--max-sessions", "0"}), HasSubstr("--max-running (flag --max-sessions): \"0\""));
-  EXPECT_THAT(Error({"--store", "x", "--max-sessions", "2", "--max-running", "3"}), HasSubstr("--max-sessions"));
-  EXPECT_EQ(Read({"--store", "x"}, {{"MOED_MAX_SESSIONS", "2"}, {"MOED_MAX_RUNNING", "3"}})->config.serving.max_running, 3);
 }
 
 TEST_F(ConfigTest, ErrorsSayWhatIsAllowedAndWhereItStood) {

@@ -86,8 +86,7 @@ LoadedModel TestModel(Engine& engine) {
     heat.resize(std::min<size_t>(heat.size(), top));
     return heat;
   };
-  model.expert_formats = {"bf16", "q4"};
-  model.memory = {{"trunk", 100, ""}, {"kv", 200, ""}, {"cache", 5000, ""}};
+  for (const char* format : {"bf16", "q4"}) model.info.add_expert_formats(format);
   model.info.set_family("mixtral");
   model.info.set_layers(4);
   model.info.set_moe_layers(2);

@@ -1,4 +1,4 @@
-#include "server/rpc/untaken_answers.h"
+#include "server/rpc/stalled_answers.h"
 
 #include <algorithm>
 
@@ -6,12 +6,12 @@
 
 namespace moed {
 
-void UntakenAnswers::Add(Context* context) {
+void StalledAnswers::Add(Context* context) {
   absl::MutexLock lock(&mutex_);
   since_[context] = clock_.NowNanos();
 }
 
-void UntakenAnswers::Remove(Context* context) {
+void StalledAnswers::Remove(Context* context) {
   absl::MutexLock lock(&mutex_);
   const auto untouched = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return given_up_ != context; };
   mutex_.Await(absl::Condition(&untouched));
@@ -19,7 +19,7 @@ void UntakenAnswers::Remove(Context* context) {
 }
 
 // Without the lock: gRPC may do what other calls wait for on this thread.
-void UntakenAnswers::GiveUpStalled(int64_t limit_nanos) {
+void StalledAnswers::GiveUpStalled(int64_t limit_nanos) {
   while (Context* const stalled = TakeStalled(limit_nanos)) {
     stalled->TryCancel();
     absl::MutexLock lock(&mutex_);
@@ -27,7 +27,7 @@ void UntakenAnswers::GiveUpStalled(int64_t limit_nanos) {
   }
 }
 
-UntakenAnswers::Context* UntakenAnswers::TakeStalled(int64_t limit_nanos) {
+StalledAnswers::Context* StalledAnswers::TakeStalled(int64_t limit_nanos) {
   absl::MutexLock lock(&mutex_);
   const int64_t last = clock_.NowNanos() - limit_nanos;
   const auto stalled = std::ranges::find_if(since_, [&](const auto& entry) { return entry.second < last; });

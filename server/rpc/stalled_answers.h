@@ -12,11 +12,11 @@
 namespace moed {
 
 // Thread-safe, but that one thread gives up.
-class UntakenAnswers {
+class StalledAnswers {
  public:
   using Context = grpc::CallbackServerContext;
 
-  explicit UntakenAnswers(const Clock& clock) : clock_(clock) {}
+  explicit StalledAnswers(const Clock& clock) : clock_(clock) {}
 
   void Add(Context* context);     // before the call finishes
   void Remove(Context* context);  // from OnDone: it is not touched from here on
@@ -35,7 +35,7 @@ class UntakenAnswers {
 // Of a call with one answer. Owns itself.
 class AnswerReactor : public grpc::ServerUnaryReactor {
  public:
-  AnswerReactor(UntakenAnswers& untaken, UntakenAnswers::Context* context) : untaken_(untaken), context_(context) {}
+  AnswerReactor(StalledAnswers& untaken, StalledAnswers::Context* context) : untaken_(untaken), context_(context) {}
   // Once, instead of Finish.
   void Send(const grpc::Status& status) {
     untaken_.Add(context_);
@@ -47,8 +47,8 @@ class AnswerReactor : public grpc::ServerUnaryReactor {
   }
 
  private:
-  UntakenAnswers& untaken_;
-  UntakenAnswers::Context* const context_;
+  StalledAnswers& untaken_;
+  StalledAnswers::Context* const context_;
 };
 
 }  // namespace moed
