@@ -23,11 +23,6 @@ struct Block {
   Json input;
 };
 
-template <std::string Block::*kField>
-absl::Status ApplyText(const Json& value, Block& block) {
-  MOED_ASSIGN_OR_RETURN(block.*kField, StringOf(value));
-  return absl::OkStatus();
-}
 absl::Status ApplyInput(const Json& value, Block& block) {
   if (!value.is_object()) return InvalidArgument(ShownJson(value), " is no object");
   block.input = value;
@@ -37,25 +32,18 @@ absl::Status ApplyResult(const Json& value, Block& block) { return ReadTextOrBlo
 absl::Status ApplyIsError(const Json& value, Block&) { return BoolOf(value).status(); }  // the content says what went wrong
 
 constexpr Parameter<Block> kText[] = {
-    {"type", ApplyText<&Block::type>}, {"text", ApplyText<&Block::text>}, {"cache_control", nullptr}, {"citations", nullptr}};
-constexpr Parameter<Block> kThinking[] = {{"type", ApplyText<&Block::type>},
-                                          {"thinking", ApplyText<&Block::thinking>},
-                                          {"signature", nullptr},
-                                          {"cache_control", nullptr}};
-constexpr Parameter<Block> kToolUse[] = {{"type", ApplyText<&Block::type>},
-                                         {"id", ApplyText<&Block::id>},
-                                         {"name", ApplyText<&Block::name>},
-                                         {"input", ApplyInput},
-                                         {"caller", nullptr},
-                                         {"cache_control", nullptr}};
-constexpr Parameter<Block> kToolResult[] = {{"type", ApplyText<&Block::type>},
-                                            {"tool_use_id", ApplyText<&Block::tool_use_id>},
+    {"type", Into<&Block::type>}, {"text", Into<&Block::text>}, {"cache_control", nullptr}, {"citations", nullptr}};
+constexpr Parameter<Block> kThinking[] = {
+    {"type", Into<&Block::type>}, {"thinking", Into<&Block::thinking>}, {"signature", nullptr}, {"cache_control", nullptr}};
+constexpr Parameter<Block> kToolUse[] = {{"type", Into<&Block::type>}, {"id", Into<&Block::id>}, {"name", Into<&Block::name>},
+                                         {"input", ApplyInput},        {"caller", nullptr},      {"cache_control", nullptr}};
+constexpr Parameter<Block> kToolResult[] = {{"type", Into<&Block::type>},
+                                            {"tool_use_id", Into<&Block::tool_use_id>},
                                             {"content", ApplyResult},
                                             {"is_error", ApplyIsError},
                                             {"cache_control", nullptr}};
 // Another service's reasoning, which nobody else can read.
-constexpr Parameter<Block> kRedactedThinking[] = {
-    {"type", ApplyText<&Block::type>}, {"data", nullptr}, {"cache_control", nullptr}};
+constexpr Parameter<Block> kRedactedThinking[] = {{"type", Into<&Block::type>}, {"data", nullptr}, {"cache_control", nullptr}};
 
 constexpr std::string_view kNeededText[] = {"text"}, kNeededThinking[] = {"thinking"}, kNeededData[] = {"data"},
                            kNeededName[] = {"name"}, kNeededId[] = {"tool_use_id"};
@@ -160,19 +148,11 @@ absl::Status ReadMessage(const Json& json, Conversation& conversation) {
 }
 
 absl::Status ApplyToolType(const Json& value, Tool&) { return OnlyValue(value, "custom", "tools of a server are not offered"); }
-absl::Status ApplyToolName(const Json& value, Tool& tool) {
-  MOED_ASSIGN_OR_RETURN(*tool.mutable_name(), StringOf(value));
-  return absl::OkStatus();
-}
-absl::Status ApplyDescription(const Json& value, Tool& tool) {
-  MOED_ASSIGN_OR_RETURN(*tool.mutable_description(), StringOf(value));
-  return absl::OkStatus();
-}
 constexpr Parameter<Tool> kTool[] = {{"type", ApplyToolType},
-                                     {"name", ApplyToolName},
-                                     {"description", ApplyDescription},
+                                     {"name", Into<&Tool::mutable_name>},
+                                     {"description", Into<&Tool::mutable_description>},
                                      {"input_schema", ApplyToolSchema},
-                                     {"strict", ApplyToolStrict},
+                                     {"strict", Into<&Tool::set_strict>},
                                      {"allowed_callers", ApplyToolCallers},
                                      {"defer_loading", ApplyToolDeferLoading},
                                      {"eager_input_streaming", nullptr},

@@ -12,38 +12,9 @@ namespace {
 using moe::v1::Sampling;
 using moe::v1::ToolChoice;
 
-absl::Status ApplyModel(const Json& value, MessagesDraft& draft) {
-  MOED_ASSIGN_OR_RETURN(draft.model, StringOf(value));
-  return absl::OkStatus();
-}
-
-absl::Status ApplyStream(const Json& value, MessagesDraft& draft) {
-  MOED_ASSIGN_OR_RETURN(draft.stream, BoolOf(value));
-  return absl::OkStatus();
-}
-
 absl::Status ApplyMessages(const Json& value, MessagesDraft& draft) { return ReadAnthropicMessages(value, draft.request); }
 absl::Status ApplySystem(const Json& value, MessagesDraft& draft) { return ReadTextOrBlocks(value, draft.system); }
 absl::Status ApplyTools(const Json& value, MessagesDraft& draft) { return ReadAnthropicTools(value, draft.request); }
-
-absl::Status ApplyMaxTokens(const Json& value, MessagesDraft& draft) {
-  MOED_ASSIGN_OR_RETURN(const int32_t tokens, Int32Of(value));
-  draft.stopping.set_max_new_tokens(tokens);
-  return absl::OkStatus();
-}
-
-template <void (Sampling::*kSet)(float)>
-absl::Status ApplySampling(const Json& value, MessagesDraft& draft) {
-  MOED_ASSIGN_OR_RETURN(const double number, NumberOf(value));
-  (draft.sampling.*kSet)(static_cast<float>(number));
-  return absl::OkStatus();
-}
-
-absl::Status ApplyTopK(const Json& value, MessagesDraft& draft) {
-  MOED_ASSIGN_OR_RETURN(const int32_t top_k, Int32Of(value));
-  draft.sampling.set_top_k(top_k);
-  return absl::OkStatus();
-}
 
 absl::Status ApplyStopSequences(const Json& value, MessagesDraft& draft) { return ReadStopStrings(value, draft.stopping); }
 
@@ -52,20 +23,9 @@ struct ChoiceDraft {
   std::string name;
   bool one = false;
 };
-absl::Status ApplyChoiceType(const Json& value, ChoiceDraft& draft) {
-  MOED_ASSIGN_OR_RETURN(draft.type, StringOf(value));
-  return absl::OkStatus();
-}
-absl::Status ApplyChoiceName(const Json& value, ChoiceDraft& draft) {
-  MOED_ASSIGN_OR_RETURN(draft.name, StringOf(value));
-  return absl::OkStatus();
-}
-absl::Status ApplyChoiceOne(const Json& value, ChoiceDraft& draft) {
-  MOED_ASSIGN_OR_RETURN(draft.one, BoolOf(value));
-  return absl::OkStatus();
-}
-constexpr Parameter<ChoiceDraft> kChoice[] = {
-    {"type", ApplyChoiceType}, {"name", ApplyChoiceName}, {"disable_parallel_tool_use", ApplyChoiceOne}};
+constexpr Parameter<ChoiceDraft> kChoice[] = {{"type", Into<&ChoiceDraft::type>},
+                                              {"name", Into<&ChoiceDraft::name>},
+                                              {"disable_parallel_tool_use", Into<&ChoiceDraft::one>}};
 
 absl::Status ApplyToolChoice(const Json& value, MessagesDraft& draft) {
   constexpr std::pair<std::string_view, ToolChoice::Kind> kKinds[] = {
@@ -167,15 +127,15 @@ absl::Status ApplyContextManagement(const Json& value, MessagesDraft& draft) {
 absl::Status NotOffered(const Json& value, MessagesDraft&) { return OnlyValue(value, nullptr, "not offered"); }
 
 constexpr Parameter<MessagesDraft> kParameters[] = {
-    {"model", ApplyModel},
+    {"model", Into<&MessagesDraft::model>},
     {"messages", ApplyMessages},
     {"system", ApplySystem},
-    {"max_tokens", ApplyMaxTokens},
+    {"max_tokens", Into<&MessagesDraft::stopping, &moe::v1::Stopping::set_max_new_tokens>},
     {"stop_sequences", ApplyStopSequences},
-    {"stream", ApplyStream},
-    {"temperature", ApplySampling<&Sampling::set_temperature>},
-    {"top_p", ApplySampling<&Sampling::set_top_p>},
-    {"top_k", ApplyTopK},
+    {"stream", Into<&MessagesDraft::stream>},
+    {"temperature", Into<&MessagesDraft::sampling, &Sampling::set_temperature>},
+    {"top_p", Into<&MessagesDraft::sampling, &Sampling::set_top_p>},
+    {"top_k", Into<&MessagesDraft::sampling, &moe::v1::Sampling::set_top_k>},
     {"tools", ApplyTools},
     {"tool_choice", ApplyToolChoice},
     {"thinking", ApplyThinking},

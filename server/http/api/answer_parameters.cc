@@ -13,13 +13,6 @@ using moe::v1::Stopping;
 
 constexpr RequestLimits kLimits;  // the daemon's
 
-template <void (Sampling::*kSet)(float)>
-absl::Status ApplySampling(const Json& value, AnswerOptions& options) {
-  MOED_ASSIGN_OR_RETURN(const double number, NumberOf(value));
-  (options.sampling.*kSet)(static_cast<float>(number));
-  return absl::OkStatus();
-}
-
 absl::Status ApplyTopK(const Json& value, AnswerOptions& options) {
   MOED_ASSIGN_OR_RETURN(const int32_t top_k, Int32Of(value));
   options.sampling.set_top_k(top_k == -1 ? 0 : top_k);  // both are everything
@@ -49,20 +42,6 @@ absl::Status ApplyLogitBias(const Json& value, AnswerOptions& options) {
   return absl::OkStatus();
 }
 
-template <void (Stopping::*kSet)(int32_t)>
-absl::Status ApplyTokens(const Json& value, AnswerOptions& options) {
-  MOED_ASSIGN_OR_RETURN(const int32_t tokens, Int32Of(value));
-  (options.stopping.*kSet)(tokens);
-  return absl::OkStatus();
-}
-
-template <void (Stopping::*kSet)(bool)>
-absl::Status ApplyStopping(const Json& value, AnswerOptions& options) {
-  MOED_ASSIGN_OR_RETURN(const bool on, BoolOf(value));
-  (options.stopping.*kSet)(on);
-  return absl::OkStatus();
-}
-
 absl::Status ApplyStop(const Json& value, AnswerOptions& options) {
   if (value.is_string()) {
     options.stopping.add_stop_strings(value.get<std::string>());
@@ -79,12 +58,6 @@ absl::Status ApplyStopTokenIds(const Json& value, AnswerOptions& options) {
   });
 }
 
-absl::Status ApplySkipSpecialTokens(const Json& value, AnswerOptions& options) {
-  MOED_ASSIGN_OR_RETURN(const bool skip, BoolOf(value));
-  options.response.set_skip_special_tokens(skip);
-  return absl::OkStatus();
-}
-
 absl::Status ApplyFidelity(const Json& value, AnswerOptions& options) {
   MOED_ASSIGN_OR_RETURN(const std::string text, StringOf(value));
   MOED_ASSIGN_OR_RETURN(const auto fidelity, ParseFidelity(text));
@@ -98,43 +71,28 @@ absl::Status ApplyPriority(const Json& value, AnswerOptions& options) {
   return absl::OkStatus();
 }
 
-absl::Status ApplySession(const Json& value, AnswerOptions& options) {
-  MOED_ASSIGN_OR_RETURN(options.session.id, StringOf(value));
-  return absl::OkStatus();
-}
-
-absl::Status ApplyMustExist(const Json& value, AnswerOptions& options) {
-  MOED_ASSIGN_OR_RETURN(options.session.must_exist, BoolOf(value));
-  return absl::OkStatus();
-}
-
-absl::Status ApplyExpectedTokens(const Json& value, AnswerOptions& options) {
-  MOED_ASSIGN_OR_RETURN(options.session.expected_tokens, Int32Of(value));
-  return absl::OkStatus();
-}
-
 constexpr Parameter<AnswerOptions> kParameters[] = {
-    {"temperature", ApplySampling<&Sampling::set_temperature>},
-    {"top_p", ApplySampling<&Sampling::set_top_p>},
+    {"temperature", Into<&AnswerOptions::sampling, &Sampling::set_temperature>},
+    {"top_p", Into<&AnswerOptions::sampling, &Sampling::set_top_p>},
     {"top_k", ApplyTopK},
-    {"min_p", ApplySampling<&Sampling::set_min_p>},
-    {"frequency_penalty", ApplySampling<&Sampling::set_frequency_penalty>},
-    {"presence_penalty", ApplySampling<&Sampling::set_presence_penalty>},
-    {"repetition_penalty", ApplySampling<&Sampling::set_repetition_penalty>},
+    {"min_p", Into<&AnswerOptions::sampling, &Sampling::set_min_p>},
+    {"frequency_penalty", Into<&AnswerOptions::sampling, &Sampling::set_frequency_penalty>},
+    {"presence_penalty", Into<&AnswerOptions::sampling, &Sampling::set_presence_penalty>},
+    {"repetition_penalty", Into<&AnswerOptions::sampling, &Sampling::set_repetition_penalty>},
     {"seed", ApplySeed},
     {"logit_bias", ApplyLogitBias},
     {"stop", ApplyStop},
     {"stop_token_ids", ApplyStopTokenIds},
-    {"min_tokens", ApplyTokens<&Stopping::set_min_new_tokens>},
-    {"include_stop_str_in_output", ApplyStopping<&Stopping::set_include_stop_string>},
-    {"ignore_eos", ApplyStopping<&Stopping::set_ignore_eos>},
-    {"skip_special_tokens", ApplySkipSpecialTokens},
+    {"min_tokens", Into<&AnswerOptions::stopping, &Stopping::set_min_new_tokens>},
+    {"include_stop_str_in_output", Into<&AnswerOptions::stopping, &Stopping::set_include_stop_string>},
+    {"ignore_eos", Into<&AnswerOptions::stopping, &Stopping::set_ignore_eos>},
+    {"skip_special_tokens", Into<&AnswerOptions::response, &moe::v1::ResponseOptions::set_skip_special_tokens>},
     // The daemon's own.
     {"fidelity", ApplyFidelity},
     {"priority", ApplyPriority},
-    {"session_id", ApplySession},
-    {"must_exist", ApplyMustExist},
-    {"expected_tokens", ApplyExpectedTokens},
+    {"session_id", Into<&AnswerOptions::session, &SessionOptions::id>},
+    {"must_exist", Into<&AnswerOptions::session, &SessionOptions::must_exist>},
+    {"expected_tokens", Into<&AnswerOptions::session, &SessionOptions::expected_tokens>},
 };
 
 }  // namespace

@@ -1,6 +1,8 @@
 // Tables of the parameters that an API knows: each is read, ignored or refused, and what no table names is an error.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -109,11 +111,49 @@ absl::StatusOr<double> NumberOf(const Json& value);  // finite as a float
 absl::StatusOr<std::string> StringOf(const Json& value);
 absl::StatusOr<int32_t> Int32Of(const Json& value);
 
-// A string into a field, whose accessor is `kMutable`.
-template <class Message, std::string* (Message::*kMutable)()>
-absl::Status ApplyString(const Json& value, Message& message) {
-  MOED_ASSIGN_OR_RETURN(*(message.*kMutable)(), StringOf(value));
+template <class T>
+absl::StatusOr<T> ValueOf(const Json& value) {
+  if constexpr (std::is_same_v<T, bool>) return BoolOf(value);
+  if constexpr (std::is_same_v<T, int32_t>) return Int32Of(value);
+  if constexpr (std::is_same_v<T, std::string>) return StringOf(value);
+  if constexpr (std::is_same_v<T, float>) {
+    MOED_ASSIGN_OR_RETURN(const double number, NumberOf(value));
+    return static_cast<float>(number);
+  }
+}
+
+inline absl::Status Put(const Json& value, auto& field) {
+  MOED_ASSIGN_OR_RETURN(field, ValueOf<std::remove_reference_t<decltype(field)>>(value));
   return absl::OkStatus();
+}
+template <class T>
+absl::Status Put(const Json& value, std::optional<T>& field) {
+  MOED_ASSIGN_OR_RETURN(field, ValueOf<T>(value));
+  return absl::OkStatus();
+}
+template <class Message, class T>
+absl::Status Put(const Json& value, Message& message, void (Message::*set)(T)) {
+  MOED_ASSIGN_OR_RETURN(const T read, ValueOf<T>(value));
+  (message.*set)(read);
+  return absl::OkStatus();
+}
+
+// Of a row: the value goes where the members lead, each a field, mutable_field() or, the last, set_field(value).
+template <auto kMember, auto... kRest, class Object>
+absl::Status Into(const Json& value, Object& object) {
+  if constexpr (std::is_member_object_pointer_v<decltype(kMember)>) {
+    if constexpr (sizeof...(kRest) > 0)
+      return Into<kRest...>(value, object.*kMember);
+    else
+      return Put(value, object.*kMember);
+  } else if constexpr (std::is_invocable_v<decltype(kMember), Object&>) {
+    if constexpr (sizeof...(kRest) > 0)
+      return Into<kRest...>(value, *(object.*kMember)());
+    else
+      return Put(value, *(object.*kMember)());
+  } else {
+    return Put(value, object, kMember);
+  }
 }
 
 // For values that are taken only as what they are without the parameter: `what` says what is not offered.

@@ -12,12 +12,6 @@ absl::Status ApplyToolSchema(const Json& value, Tool& tool) {
   return absl::OkStatus();
 }
 
-absl::Status ApplyToolStrict(const Json& value, Tool& tool) {
-  MOED_ASSIGN_OR_RETURN(const bool strict, BoolOf(value));
-  tool.set_strict(strict);
-  return absl::OkStatus();
-}
-
 absl::Status ApplyToolCallers(const Json& value, Tool&) {
   return OnlyValue(value, Json::array({"direct"}), "only the model itself calls tools");
 }

@@ -8,7 +8,6 @@
 namespace moed::http {
 
 absl::Status ApplyToolSchema(const Json& value, moe::v1::Tool& tool);  // of its arguments
-absl::Status ApplyToolStrict(const Json& value, moe::v1::Tool& tool);
 // They change nothing here, and may have one value.
 absl::Status ApplyToolCallers(const Json& value, moe::v1::Tool& tool);
 absl::Status ApplyToolDeferLoading(const Json& value, moe::v1::Tool& tool);

@@ -51,14 +51,6 @@ struct Input {
   std::optional<Json> data, binary_data_size;
 };
 
-absl::Status ApplyName(const Json& value, Input& input) {
-  MOED_ASSIGN_OR_RETURN(input.name, StringOf(value));
-  return absl::OkStatus();
-}
-absl::Status ApplyDatatype(const Json& value, Input& input) {
-  MOED_ASSIGN_OR_RETURN(input.datatype, StringOf(value));
-  return absl::OkStatus();
-}
 absl::Status ApplyShape(const Json& value, Input& input) {
   input.shape = value;
   return absl::OkStatus();
@@ -73,8 +65,8 @@ absl::Status ApplyBinarySize(const Json& value, Input& input) {
 }
 constexpr Parameter<Input> kInputParameters[] = {{"binary_data_size", ApplyBinarySize}};
 absl::Status ApplyInputParameters(const Json& value, Input& input) { return ReadMembers(value, kInputParameters, input); }
-constexpr Parameter<Input> kInputMembers[] = {{"name", ApplyName},
-                                              {"datatype", ApplyDatatype},
+constexpr Parameter<Input> kInputMembers[] = {{"name", Into<&Input::name>},
+                                              {"datatype", Into<&Input::datatype>},
                                               {"shape", ApplyShape},
                                               {"data", ApplyData},
                                               {"parameters", ApplyInputParameters}};
@@ -116,17 +108,9 @@ struct Output {
   std::string name;
   std::optional<bool> binary;
 };
-absl::Status ApplyOutputName(const Json& value, Output& output) {
-  MOED_ASSIGN_OR_RETURN(output.name, StringOf(value));
-  return absl::OkStatus();
-}
-absl::Status ApplyBinary(const Json& value, Output& output) {
-  MOED_ASSIGN_OR_RETURN(output.binary, BoolOf(value));
-  return absl::OkStatus();
-}
-constexpr Parameter<Output> kOutputParameters[] = {{"binary_data", ApplyBinary}};
+constexpr Parameter<Output> kOutputParameters[] = {{"binary_data", Into<&Output::binary>}};
 absl::Status ApplyOutputParameters(const Json& value, Output& output) { return ReadMembers(value, kOutputParameters, output); }
-constexpr Parameter<Output> kOutputMembers[] = {{"name", ApplyOutputName}, {"parameters", ApplyOutputParameters}};
+constexpr Parameter<Output> kOutputMembers[] = {{"name", Into<&Output::name>}, {"parameters", ApplyOutputParameters}};
 
 absl::Status ReadOutputs(const Json& outputs, std::optional<bool>& binary) {
   return InParameter("outputs", ReadElements(outputs, [&](const Json& json) -> absl::Status {

@@ -19,33 +19,6 @@ absl::Status ApplyAs(std::string_view name, const Json& value, InferenceDraft& d
   return FindParameter(AnswerParameters(), name)->apply(value, draft);
 }
 
-absl::Status ApplyText(const Json& value, InferenceDraft& draft) {
-  MOED_ASSIGN_OR_RETURN(*draft.request.mutable_text(), StringOf(value));
-  return absl::OkStatus();
-}
-
-absl::Status ApplyMaxTokens(const Json& value, InferenceDraft& draft) {
-  MOED_ASSIGN_OR_RETURN(const int32_t tokens, Int32Of(value));
-  draft.stopping.set_max_new_tokens(tokens);
-  return absl::OkStatus();
-}
-
-absl::Status ApplyStream(const Json& value, InferenceDraft& draft) {
-  MOED_ASSIGN_OR_RETURN(draft.asks_for_parts, BoolOf(value));
-  return absl::OkStatus();
-}
-
-absl::Status ApplyAddSpecialTokens(const Json& value, InferenceDraft& draft) {
-  MOED_ASSIGN_OR_RETURN(const bool add, BoolOf(value));
-  draft.request.mutable_tokenize()->set_add_special_tokens(add);
-  return absl::OkStatus();
-}
-
-absl::Status ApplyBinaryOutput(const Json& value, InferenceDraft& draft) {
-  MOED_ASSIGN_OR_RETURN(draft.binary_output, BoolOf(value));
-  return absl::OkStatus();
-}
-
 // Microseconds. What is reached by then is the answer.
 absl::Status ApplyTimeout(const Json& value, InferenceDraft& draft) {
   MOED_ASSIGN_OR_RETURN(const int64_t micros, WholeNumber("the value", value, 1, int64_t{1} << 50));
@@ -79,11 +52,12 @@ absl::Status RefuseSequence(const Json&, InferenceDraft&) {
 }
 
 constexpr Parameter<InferenceDraft> kParameters[] = {
-    {kTextInput, ApplyText},
-    {"max_tokens", ApplyMaxTokens},
-    {"stream", ApplyStream},
+    {kTextInput, Into<&InferenceDraft::request, &moe::v1::GenerateRequest::mutable_text>},
+    {"max_tokens", Into<&InferenceDraft::stopping, &moe::v1::Stopping::set_max_new_tokens>},
+    {"stream", Into<&InferenceDraft::asks_for_parts>},
     {"n", ApplyN},
-    {"add_special_tokens", ApplyAddSpecialTokens},
+    {"add_special_tokens", Into<&InferenceDraft::request, &moe::v1::GenerateRequest::mutable_tokenize,
+                                &moe::v1::TokenizeOptions::set_add_special_tokens>},
     {"exclude_input_in_output", ApplyExclude},
     {"stop_words", ApplyStopWords},  // these four are TensorRT-LLM's names
     {"bad_words", ApplyBadWords},
@@ -92,7 +66,7 @@ constexpr Parameter<InferenceDraft> kParameters[] = {
     {"timeout", ApplyTimeout},  // from here on Triton's
     {"priority", ApplyPriority},
     {"triton_enable_empty_final_response", nullptr},
-    {"binary_data_output", ApplyBinaryOutput},
+    {"binary_data_output", Into<&InferenceDraft::binary_output>},
     {"sequence_id", RefuseSequence},
     {"sequence_start", RefuseSequence},
     {"sequence_end", RefuseSequence},

@@ -15,12 +15,6 @@ absl::Status ApplyToolChoice(const Json& value, ChatDraft& draft) {
   return ReadToolChoice(value, Layout::kNested, *draft.request.mutable_tool_choice(), draft.allowed_tools);
 }
 
-absl::Status ApplyLogprobs(const Json& value, ChatDraft& draft) {
-  MOED_ASSIGN_OR_RETURN(const bool logprobs, BoolOf(value));
-  draft.response.set_logprobs(logprobs);
-  return absl::OkStatus();
-}
-
 absl::Status ApplyReasoningEffort(const Json& value, ChatDraft& draft) { return ReadReasoningEffort(value, draft); }
 absl::Status ApplyModalities(const Json& value, ChatDraft&) {
   return OnlyValue(value, Json::array({"text"}), "answers are texts");
@@ -45,7 +39,7 @@ constexpr Parameter<ChatDraft> kParameters[] = {
     {"messages", ApplyMessages},
     {"tools", ApplyTools},
     {"tool_choice", ApplyToolChoice},
-    {"logprobs", ApplyLogprobs},
+    {"logprobs", Into<&ChatDraft::response, &moe::v1::ResponseOptions::set_logprobs>},
     {"reasoning_effort", ApplyReasoningEffort},
     {"modalities", ApplyModalities},
     {"audio", NotOffered},

@@ -9,22 +9,9 @@
 namespace moed::http {
 namespace {
 
-absl::Status ApplyModel(const Json& value, AnswerOptions& options) {
-  MOED_ASSIGN_OR_RETURN(options.model, StringOf(value));
-  return absl::OkStatus();
-}
-
-absl::Status ApplyStream(const Json& value, AnswerOptions& options) {
-  MOED_ASSIGN_OR_RETURN(options.stream, BoolOf(value));
-  return absl::OkStatus();
-}
-
-absl::Status ApplyIncludeUsage(const Json& value, AnswerOptions& options) {
-  MOED_ASSIGN_OR_RETURN(options.include_usage, BoolOf(value));
-  return absl::OkStatus();
-}
-constexpr Parameter<AnswerOptions> kStreamOptions[] = {
-    {"include_usage", ApplyIncludeUsage}, {"include_obfuscation", nullptr}, {"continuous_usage_stats", nullptr}};
+constexpr Parameter<AnswerOptions> kStreamOptions[] = {{"include_usage", Into<&AnswerOptions::include_usage>},
+                                                       {"include_obfuscation", nullptr},
+                                                       {"continuous_usage_stats", nullptr}};
 absl::Status ApplyStreamOptions(const Json& value, AnswerOptions& options) { return ReadMembers(value, kStreamOptions, options); }
 
 absl::Status ApplyN(const Json& value, AnswerOptions& options) {
@@ -56,8 +43,8 @@ absl::Status ApplyBadWords(const Json& value, AnswerOptions&) {
 absl::Status ApplySpaces(const Json& value, AnswerOptions&) { return OnlyValue(value, true, "tokens are decoded as they are"); }
 
 constexpr Parameter<AnswerOptions> kParameters[] = {
-    {"model", ApplyModel},
-    {"stream", ApplyStream},
+    {"model", Into<&AnswerOptions::model>},
+    {"stream", Into<&AnswerOptions::stream>},
     {"stream_options", ApplyStreamOptions},
     {"n", ApplyN},
     {kMaxTokens, ApplyMaxTokens<kMaxTokens>},

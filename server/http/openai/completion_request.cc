@@ -45,29 +45,18 @@ absl::Status ApplyLogprobs(const Json& value, CompletionDraft& draft) {
   return absl::OkStatus();
 }
 
-absl::Status ApplyAddSpecialTokens(const Json& value, CompletionDraft& draft) {
-  MOED_ASSIGN_OR_RETURN(const bool add, BoolOf(value));
-  draft.request.mutable_tokenize()->set_add_special_tokens(add);
-  return absl::OkStatus();
-}
-
-absl::Status ApplyEcho(const Json& value, CompletionDraft& draft) {
-  MOED_ASSIGN_OR_RETURN(draft.echo, BoolOf(value));
-  return absl::OkStatus();
-}
-
-absl::Status ApplyBestOf(const Json& value, CompletionDraft& draft) {
-  MOED_ASSIGN_OR_RETURN(draft.best_of, Int32Of(value));
-  return absl::OkStatus();
-}
-
 absl::Status ApplySuffix(const Json& value, CompletionDraft&) {
   return OnlyValue(value, "", "nothing is inserted before a suffix");
 }
 
 constexpr Parameter<CompletionDraft> kParameters[] = {
-    {"prompt", ApplyPrompt},  {"logprobs", ApplyLogprobs}, {"echo", ApplyEcho},
-    {"best_of", ApplyBestOf}, {"suffix", ApplySuffix},     {"add_special_tokens", ApplyAddSpecialTokens},  // vLLM's name
+    {"prompt", ApplyPrompt},
+    {"logprobs", ApplyLogprobs},
+    {"echo", Into<&CompletionDraft::echo>},
+    {"best_of", Into<&CompletionDraft::best_of>},
+    {"suffix", ApplySuffix},
+    {"add_special_tokens", Into<&CompletionDraft::request, &moe::v1::GenerateRequest::mutable_tokenize,
+                                &moe::v1::TokenizeOptions::set_add_special_tokens>},  // vLLM's name
 };
 
 constexpr FieldName kFieldNames[] = {

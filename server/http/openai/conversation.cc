@@ -7,18 +7,7 @@
 namespace moed::http {
 namespace {
 
-absl::Status ApplyTopLogprobs(const Json& value, ConversationDraft& draft) {
-  MOED_ASSIGN_OR_RETURN(const int32_t alternatives, Int32Of(value));
-  draft.response.set_top_logprobs(alternatives);
-  return absl::OkStatus();
-}
-
 absl::Status ApplyTemplateVariables(const Json& value, ConversationDraft& draft) { return ReadTemplateVariables(value, draft); }
-
-absl::Status ApplyParallelToolCalls(const Json& value, ConversationDraft& draft) {
-  MOED_ASSIGN_OR_RETURN(draft.parallel_tool_calls, BoolOf(value));
-  return absl::OkStatus();
-}
 
 absl::Status ApplyStore(const Json& value, ConversationDraft&) { return OnlyValue(value, false, "nothing is stored"); }
 
@@ -28,9 +17,9 @@ absl::Status ApplyServiceTier(const Json& value, ConversationDraft&) {
 }
 
 constexpr Parameter<ConversationDraft> kParameters[] = {
-    {"top_logprobs", ApplyTopLogprobs},
+    {"top_logprobs", Into<&ConversationDraft::response, &moe::v1::ResponseOptions::set_top_logprobs>},
     {"chat_template_kwargs", ApplyTemplateVariables},  // vLLM's name
-    {"parallel_tool_calls", ApplyParallelToolCalls},
+    {"parallel_tool_calls", Into<&ConversationDraft::parallel_tool_calls>},
     {"store", ApplyStore},
     {"service_tier", ApplyServiceTier},
 };

@@ -49,16 +49,14 @@ absl::Status ApplyThinking(const Json& value, ChatMessage& message) {
 }
 
 constexpr Parameter<ToolCall> kCalledFunction[] = {
-    {"name", ApplyString<ToolCall, &ToolCall::mutable_name>},
-    {"arguments", ApplyString<ToolCall, &ToolCall::mutable_arguments>},
+    {"name", Into<&ToolCall::mutable_name>},
+    {"arguments", Into<&ToolCall::mutable_arguments>},
     {"parsed_arguments", nullptr},  // of openai-python: the same again
 };
 absl::Status ApplyCalledFunction(const Json& value, ToolCall& call) { return ReadMembers(value, kCalledFunction, call); }
 constexpr Parameter<ToolCall> kToolCall[] = {
-    {"id", ApplyString<ToolCall, &ToolCall::mutable_id>},
-    {"type", OnlyFunction<ToolCall>},
-    {"function", ApplyCalledFunction},
-    {"index", nullptr},  // deltas of a stream that were put together have it
+    {"id", Into<&ToolCall::mutable_id>},   {"type", OnlyFunction<ToolCall>},
+    {"function", ApplyCalledFunction},     {"index", nullptr},  // deltas of a stream that were put together have it
     {"provider_specific_fields", nullptr},
 };
 absl::Status ApplyToolCalls(const Json& value, ChatMessage& message) {
@@ -74,13 +72,13 @@ absl::Status CheckType(const Json& value, ChatMessage&) {
 
 constexpr Parameter<ChatMessage> kMessage[] = {
     {"type", CheckType},  // of clients that send items of /v1/responses, or parts, as messages
-    {"role", ApplyString<ChatMessage, &ChatMessage::mutable_role>},
+    {"role", Into<&ChatMessage::mutable_role>},
     {"content", ApplyContent},
-    {"name", ApplyString<ChatMessage, &ChatMessage::mutable_name>},
+    {"name", Into<&ChatMessage::mutable_name>},
     {"tool_calls", ApplyToolCalls},
-    {"tool_call_id", ApplyString<ChatMessage, &ChatMessage::mutable_tool_call_id>},
-    {"reasoning_content", ApplyString<ChatMessage, &ChatMessage::mutable_reasoning>},
-    {"reasoning", ApplyString<ChatMessage, &ChatMessage::mutable_reasoning>},  // vLLM's newer name
+    {"tool_call_id", Into<&ChatMessage::mutable_tool_call_id>},
+    {"reasoning_content", Into<&ChatMessage::mutable_reasoning>},
+    {"reasoning", Into<&ChatMessage::mutable_reasoning>},  // vLLM's newer name
     {"function_call", RefuseFunctionCall},
     {"audio", RefuseAudio},
     // What answers carry and clients send back.

@@ -18,10 +18,6 @@ struct FormatDraft {
   std::string type;
   std::string schema;
 };
-absl::Status ApplyFormatType(const Json& value, FormatDraft& draft) {
-  MOED_ASSIGN_OR_RETURN(draft.type, StringOf(value));
-  return absl::OkStatus();
-}
 absl::Status ApplySchema(const Json& value, FormatDraft& draft) {
   if (!value.is_object()) return InvalidArgument(ShownJson(value), " is no JSON schema, which is an object");
   if (!draft.schema.empty()) return InvalidArgument("there is a schema already");
@@ -34,15 +30,15 @@ absl::Status ApplySchemaStrict(const Json& value, FormatDraft&) {
 constexpr Parameter<FormatDraft> kSchema[] = {
     {"name", nullptr}, {"description", nullptr}, {"schema", ApplySchema}, {"strict", ApplySchemaStrict}};
 absl::Status ApplyJsonSchema(const Json& value, FormatDraft& draft) { return ReadMembers(value, kSchema, draft); }
-constexpr Parameter<FormatDraft> kNestedFormat[] = {
-    {"type", ApplyFormatType}, {"json_schema", ApplyJsonSchema}, {"schema", ApplySchema}};  // the last as Fireworks has it
-constexpr Parameter<FormatDraft> kFlatFormat[] = {{"type", ApplyFormatType}, kSchema[0], kSchema[1], kSchema[2], kSchema[3]};
+constexpr Parameter<FormatDraft> kNestedFormat[] = {{"type", Into<&FormatDraft::type>},
+                                                    {"json_schema", ApplyJsonSchema},
+                                                    {"schema", ApplySchema}};  // the last as Fireworks has it
+constexpr Parameter<FormatDraft> kFlatFormat[] = {
+    {"type", Into<&FormatDraft::type>}, kSchema[0], kSchema[1], kSchema[2], kSchema[3]};
 
 absl::Status ReadNestedFormat(const Json& value, OutputFormat& format) { return ReadTextFormat(value, Layout::kNested, format); }
 
-absl::Status ReadRegex(const Json& value, OutputFormat& format) {
-  return ApplyString<OutputFormat, &OutputFormat::mutable_regex>(value, format);
-}
+absl::Status ReadRegex(const Json& value, OutputFormat& format) { return Into<&OutputFormat::mutable_regex>(value, format); }
 
 absl::Status ReadSchema(const Json& value, OutputFormat& format) {
   if (!value.is_object() && !value.is_string()) {

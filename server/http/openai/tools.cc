@@ -17,10 +17,10 @@ using moe::v1::Tool;
 using moe::v1::ToolChoice;
 
 constexpr Parameter<Tool> kFunction[] = {
-    {"name", ApplyString<Tool, &Tool::mutable_name>},
-    {"description", ApplyString<Tool, &Tool::mutable_description>},
+    {"name", Into<&Tool::mutable_name>},
+    {"description", Into<&Tool::mutable_description>},
     {"parameters", ApplyToolSchema},
-    {"strict", ApplyToolStrict},
+    {"strict", Into<&Tool::set_strict>},
 };
 absl::Status ApplyFunction(const Json& value, Tool& tool) { return ReadMembers(value, kFunction, tool); }
 constexpr Parameter<Tool> kNestedTool[] = {{"type", OnlyFunction<Tool>}, {"function", ApplyFunction}};
@@ -46,7 +46,7 @@ struct ChoiceRow {
 };
 constexpr ChoiceRow kChoices[] = {{"auto", ToolChoice::AUTO}, {"none", ToolChoice::NONE}, {"required", ToolChoice::REQUIRED}};
 
-constexpr Parameter<ToolChoice> kChosenFunction[] = {{"name", ApplyString<ToolChoice, &ToolChoice::mutable_name>}};
+constexpr Parameter<ToolChoice> kChosenFunction[] = {{"name", Into<&ToolChoice::mutable_name>}};
 absl::Status ApplyChosenFunction(const Json& value, ToolChoice& choice) { return ReadMembers(value, kChosenFunction, choice); }
 constexpr Parameter<ToolChoice> kNestedChoice[] = {{"type", OnlyFunction<ToolChoice>}, {"function", ApplyChosenFunction}};
 constexpr Parameter<ToolChoice> kFlatChoice[] = {{"type", OnlyFunction<ToolChoice>}, kChosenFunction[0]};

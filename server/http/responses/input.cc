@@ -28,25 +28,17 @@ struct Item {
   std::vector<std::string> texts;
 };
 
-template <std::string Item::*kField>
-absl::Status ApplyField(const Json& value, Item& item) {
-  MOED_ASSIGN_OR_RETURN(item.*kField, StringOf(value));
-  return absl::OkStatus();
-}
-
 // {"type": "input_text", "text": "..."}; what an answer's parts carry besides may come back.
 struct Part {
   std::string text;
-  std::string* mutable_text() { return &text; }
 };
-constexpr auto kApplyText = ApplyString<Part, &Part::mutable_text>;
 constexpr Parameter<Part> kText[] = {{"type", nullptr},
-                                     {"text", kApplyText},
+                                     {"text", Into<&Part::text>},
                                      {"annotations", nullptr},
                                      {"logprobs", nullptr},
                                      {"parsed", nullptr},  // of openai-python: the text again
                                      {"prompt_cache_breakpoint", nullptr}};
-constexpr Parameter<Part> kRefusal[] = {{"type", nullptr}, {"refusal", kApplyText}};
+constexpr Parameter<Part> kRefusal[] = {{"type", nullptr}, {"refusal", Into<&Part::text>}};
 
 constexpr std::string_view kNeededText[] = {"text"};
 constexpr std::string_view kNeededRefusal[] = {"refusal"};
@@ -87,29 +79,25 @@ absl::Status ApplyRole(const Json& value, Item& item) {
   return InvalidArgument("allowed are user, assistant, system and developer");
 }
 
-constexpr Parameter<Item> kMessage[] = {{"type", ApplyField<&Item::type>},
-                                        {"role", ApplyRole},
-                                        {"content", ApplyContent},
-                                        {"id", nullptr},
-                                        {"status", nullptr},
-                                        {"phase", nullptr}};
-constexpr Parameter<Item> kFunctionCall[] = {{"type", ApplyField<&Item::type>},
-                                             {"name", ApplyField<&Item::name>},
-                                             {"arguments", ApplyField<&Item::arguments>},
-                                             {"call_id", ApplyField<&Item::call_id>},
+constexpr Parameter<Item> kMessage[] = {{"type", Into<&Item::type>}, {"role", ApplyRole},
+                                        {"content", ApplyContent},   {"id", nullptr},
+                                        {"status", nullptr},         {"phase", nullptr}};
+constexpr Parameter<Item> kFunctionCall[] = {{"type", Into<&Item::type>},
+                                             {"name", Into<&Item::name>},
+                                             {"arguments", Into<&Item::arguments>},
+                                             {"call_id", Into<&Item::call_id>},
                                              {"parsed_arguments", nullptr},  // likewise
                                              {"id", nullptr},
                                              {"status", nullptr}};
-constexpr Parameter<Item> kFunctionCallOutput[] = {{"type", ApplyField<&Item::type>},
-                                                   {"call_id", ApplyField<&Item::call_id>},
+constexpr Parameter<Item> kFunctionCallOutput[] = {{"type", Into<&Item::type>},
+                                                   {"call_id", Into<&Item::call_id>},
                                                    {"output", ApplyOutput},
-                                                   {"name", ApplyField<&Item::name>},
+                                                   {"name", Into<&Item::name>},
                                                    {"id", nullptr},
                                                    {"status", nullptr}};
 // What is encrypted is another service's, and nobody else can read it.
-constexpr Parameter<Item> kReasoning[] = {
-    {"type", ApplyField<&Item::type>}, {"summary", ApplySummary}, {"content", ApplyReasoning},
-    {"encrypted_content", nullptr},    {"id", nullptr},           {"status", nullptr}};
+constexpr Parameter<Item> kReasoning[] = {{"type", Into<&Item::type>},    {"summary", ApplySummary}, {"content", ApplyReasoning},
+                                          {"encrypted_content", nullptr}, {"id", nullptr},           {"status", nullptr}};
 
 constexpr std::string_view kNeededInMessage[] = {"role", "content"};
 constexpr std::string_view kNeededInCall[] = {"name", "arguments", "call_id"};

@@ -9,27 +9,10 @@
 namespace moed::http {
 namespace {
 
-absl::Status ApplyModel(const Json& value, ResponsesDraft& draft) {
-  MOED_ASSIGN_OR_RETURN(draft.model, StringOf(value));
-  return absl::OkStatus();
-}
-absl::Status ApplyStream(const Json& value, ResponsesDraft& draft) {
-  MOED_ASSIGN_OR_RETURN(draft.stream, BoolOf(value));
-  return absl::OkStatus();
-}
 constexpr Parameter<ResponsesDraft> kStreamOptions[] = {{"include_obfuscation", nullptr}};
 absl::Status ApplyStreamOptions(const Json& value, ResponsesDraft& draft) { return ReadMembers(value, kStreamOptions, draft); }
 
 absl::Status ApplyInput(const Json& value, ResponsesDraft& draft) { return draft.input.Read(value); }
-absl::Status ApplyInstructions(const Json& value, ResponsesDraft& draft) {
-  MOED_ASSIGN_OR_RETURN(draft.instructions, StringOf(value));
-  return absl::OkStatus();
-}
-absl::Status ApplyMaxOutputTokens(const Json& value, ResponsesDraft& draft) {
-  MOED_ASSIGN_OR_RETURN(const int32_t tokens, Int32Of(value));
-  draft.stopping.set_max_new_tokens(tokens);
-  return absl::OkStatus();
-}
 absl::Status ApplyTools(const Json& value, ResponsesDraft& draft) { return ReadTools(value, Layout::kFlat, draft.request); }
 absl::Status ApplyToolChoice(const Json& value, ResponsesDraft& draft) {
   return ReadToolChoice(value, Layout::kFlat, *draft.request.mutable_tool_choice(), draft.allowed_tools);
@@ -91,12 +74,12 @@ absl::Status ApplyTruncation(const Json& value, ResponsesDraft&) {
 absl::Status NotOffered(const Json& value, ResponsesDraft&) { return OnlyValue(value, nullptr, "not offered"); }
 
 constexpr Parameter<ResponsesDraft> kParameters[] = {
-    {"model", ApplyModel},
+    {"model", Into<&ResponsesDraft::model>},
     {"input", ApplyInput},
-    {"instructions", ApplyInstructions},
-    {"stream", ApplyStream},
+    {"instructions", Into<&ResponsesDraft::instructions>},
+    {"stream", Into<&ResponsesDraft::stream>},
     {"stream_options", ApplyStreamOptions},
-    {"max_output_tokens", ApplyMaxOutputTokens},
+    {"max_output_tokens", Into<&ResponsesDraft::stopping, &moe::v1::Stopping::set_max_new_tokens>},
     {"tools", ApplyTools},
     {"tool_choice", ApplyToolChoice},
     {"text", ApplyText},
