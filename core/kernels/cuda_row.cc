@@ -14,11 +14,11 @@ namespace {
 #ifdef MOED_CUDA_KERNELS
 constexpr std::string_view kArchitectures = MOED_CUDA_KERNELS;
 constexpr const cuda::KernelSet* kKernels = &cuda::kCompiledKernels;
-std::span<const Kernel> LoadedKernels() { return cuda::KernelsToLoad(); }
+std::span<const Kernel> ToLoad() { return cuda::KernelsToLoad(); }
 #else
 constexpr std::string_view kArchitectures;  // which no device runs
 constexpr const cuda::KernelSet* kKernels = nullptr;
-std::span<const Kernel> LoadedKernels() { return {}; }
+std::span<const Kernel> ToLoad() { return {}; }
 #endif
 
 absl::StatusOr<std::unique_ptr<DeviceRuntime>> OpenFirst(std::span<const Kernel> loaded) {
@@ -30,8 +30,9 @@ absl::StatusOr<std::unique_ptr<DeviceRuntime>> OpenFirst(std::span<const Kernel>
 }  // namespace
 
 const cuda::KernelSet* CompiledKernels() { return kKernels; }
+std::span<const Kernel> KernelsToLoad() { return ToLoad(); }
 
-absl::StatusOr<std::unique_ptr<DeviceRuntime>> OpenCudaDevice() { return OpenFirst(LoadedKernels()); }
+absl::StatusOr<std::unique_ptr<DeviceRuntime>> OpenCudaDevice() { return OpenFirst(KernelsToLoad()); }
 
 const absl::Status& CudaRefusal() {
   static const absl::Status refusal = OpenFirst({}).status();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 
 #include "absl/status/statusor.h"
 #include "core/kernels/backend.h"
@@ -12,6 +13,8 @@ namespace moed {
 
 // What nvcc made; null in builds without it.
 const cuda::KernelSet* CompiledKernels();
+// What OpenCudaDevice loads: all that those launch.
+std::span<const Kernel> KernelsToLoad();
 // The first device, where it runs the compiled kernels. FAILED_PRECONDITION with the reason and the remedy: no device, a driver
 // or a device that is too old, no kernels for it. What the CUDA runtime says where it cannot be opened, or has no memory for the
 // kernels, which are loaded. What is opened stays open.

@@ -167,7 +167,7 @@ TEST(CudaDevice, KernelsThatAreLaunchedAreAmongThoseToLoad) {
   CompiledKernels()->soft_cap(stream, {.x = &x, .cap = 2, .n = 1});
   CompiledKernels()->softmax(stream, {.x = &x, .rows = 1, .cols = 1});
   ASSERT_EQ(stream.kernels.size(), 3u);
-  const std::span<const Kernel> loaded = cuda::KernelsToLoad();
+  const std::span<const Kernel> loaded = KernelsToLoad();
   for (const Kernel& kernel : stream.kernels) {
     EXPECT_EQ(std::count_if(loaded.begin(), loaded.end(), [&](const Kernel& one) { return one.function == kernel.function; }), 1)
         << kernel.signature;
