@@ -1,29 +1,24 @@
 // For as long as this lives the process may map so many bytes more: the stacks of a few threads, each of 8 MiB.
 #pragma once
 
-#include <gtest/gtest.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <fstream>
 
+#include "tests/resource_limit.h"
+
 namespace moed {
 
-class AddressSpaceLimit {
+class AddressSpaceLimit : ResourceLimit {
  public:
-  explicit AddressSpaceLimit(rlim_t more_bytes) {
-    rlim_t pages = 0;
-    std::ifstream("/proc/self/statm") >> pages;
-    EXPECT_EQ(getrlimit(RLIMIT_AS, &before_), 0);
-    const rlimit limit{pages * static_cast<rlim_t>(sysconf(_SC_PAGESIZE)) + more_bytes, before_.rlim_max};
-    EXPECT_EQ(setrlimit(RLIMIT_AS, &limit), 0);
-  }
-  ~AddressSpaceLimit() { EXPECT_EQ(setrlimit(RLIMIT_AS, &before_), 0); }
-  AddressSpaceLimit(const AddressSpaceLimit&) = delete;
-  AddressSpaceLimit& operator=(const AddressSpaceLimit&) = delete;
+  explicit AddressSpaceLimit(rlim_t more_bytes) : ResourceLimit(RLIMIT_AS, MappedBytes() + more_bytes) {}
 
  private:
-  rlimit before_{};
+  static rlim_t MappedBytes() {
+    rlim_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    return pages * static_cast<rlim_t>(sysconf(_SC_PAGESIZE));
+  }
 };
 
 }  // namespace moed

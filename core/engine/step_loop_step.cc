@@ -49,7 +49,7 @@ void StepLoop::AddChunk(LiveRequest& live, int tokens) {
 void StepLoop::Compute() {
   const bool prefills = std::ranges::any_of(chunks_, [](const auto& chunk) { return chunk.phase == Phase::kPrefill; });
   const bool scores = std::ranges::any_of(batch_, [](const LiveRequest* live) { return live->ScoresPrompt(); });
-  const double waited_before = WaitedSeconds();
+  const double waited_before = prefills ? WaitedSeconds() : 0;
   if (parts_.trace != nullptr) parts_.trace->BeginStep(prefills ? StepKind::kPrefill : StepKind::kDecode);
   const int64_t begun = parts_.clock.NowNanos();
   {
@@ -60,7 +60,7 @@ void StepLoop::Compute() {
         this);
   }
   ++counts_.steps;
-  MeasureStep(parts_.clock.NowNanos() - begun, scores, WaitedSeconds() - waited_before);
+  MeasureStep(parts_.clock.NowNanos() - begun, scores, prefills ? WaitedSeconds() - waited_before : 0);
   if (parts_.spill) NotePrefill(parts_.clock.NowNanos() - begun);
   if (batch_.size() == 1 && chunks_.front().phase == Phase::kDecode) {
     const LiveRequest& alone = *batch_.front();

@@ -4,7 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -28,6 +27,7 @@
 #include "server/http/transport/acceptors.h"
 #include "spdlog/sinks/ringbuffer_sink.h"
 #include "spdlog/spdlog.h"
+#include "tests/resource_limit.h"
 
 namespace moed::http {
 namespace {
@@ -341,16 +341,13 @@ TEST(Acceptors, LackOfDescriptorsIsToldOfSeldom) {
   second.connect({boost::asio::ip::make_address("127.0.0.1"), static_cast<uint16_t>(acceptors.port())});
   // UBSan's first look at a class takes descriptors, so each class has been seen before they are gone.
   spdlog::warn("{} {}", Clock::Real().NowNanos(), boost::system::error_code(EMFILE, boost::system::system_category()).message());
-  rlimit before;
-  getrlimit(RLIMIT_NOFILE, &before);
-  rlimit none = before;
-  none.rlim_cur = 3;
-  setrlimit(RLIMIT_NOFILE, &none);
-  for (int i = 0; i < 5; ++i) {
-    acceptors.Accept([](Socket) { FAIL(); });
-    io.run_one();
+  {
+    const ResourceLimit none(RLIMIT_NOFILE, 3);
+    for (int i = 0; i < 5; ++i) {
+      acceptors.Accept([](Socket) { FAIL(); });
+      io.run_one();
+    }
   }
-  setrlimit(RLIMIT_NOFILE, &before);
   EXPECT_THAT(lines->last_formatted(), ElementsAre(_, HasSubstr("no connection could be taken, in 1 attempts")));
   acceptors.Close();
 }

@@ -20,7 +20,7 @@
 #include "server/metrics/window_rates.h"
 #include "server/process/process_metrics.h"
 #include "server/rpc/prompt_workers.h"
-#include "tests/descriptor_limit.h"
+#include "tests/resource_limit.h"
 #include "tests/server/passing_engine.h"
 #include "tests/server/server_harness.h"
 
@@ -161,7 +161,7 @@ TEST(MetricsTest, NoFamilyTwiceAndCumulativeHistograms) {
 // When descriptors are short it matters how many there are.
 TEST(MetricsTest, TheProcessIsKnownWithoutADescriptorLeft) {
   const ProcessMetrics metrics;
-  const NoDescriptors none;
+  const ResourceLimit none(RLIMIT_NOFILE, 0);  // what is open stays
   const ProcessUsage usage = ReadProcessUsage();
   EXPECT_GT(usage.open_files, 0);
   EXPECT_GT(usage.start_time_seconds, 0);

@@ -14,7 +14,7 @@
 
 #include "absl/synchronization/notification.h"
 #include "spdlog/spdlog.h"
-#include "tests/descriptor_limit.h"
+#include "tests/resource_limit.h"
 #include "tests/store/small_store.h"
 #include "tests/system/demo_rig.h"
 
@@ -137,7 +137,7 @@ TEST(ModelHostTest, AStoreThatCannotBeOpenedBesideAModelIsNotCalledTooLarge) {
   ASSERT_TRUE(demo.host.Start().ok());
   absl::Status status;
   {
-    const NoDescriptors none;
+    const ResourceLimit none(RLIMIT_NOFILE, 0);  // what is open stays
     status = OutcomeOf(demo.host.Load({.replace = true}));
   }
   EXPECT_THAT(std::string(status.message()),

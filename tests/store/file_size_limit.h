@@ -1,21 +1,19 @@
 // Files of this process larger than so many bytes are errors of the write, for as long as this lives.
 #pragma once
 
-#include <gtest/gtest.h>
 #include <signal.h>
-#include <sys/resource.h>
+
+#include <optional>
+
+#include "tests/resource_limit.h"
 
 namespace moed {
 
 class FileSizeLimit {
  public:
-  explicit FileSizeLimit(rlim_t bytes) : handler_(signal(SIGXFSZ, SIG_IGN)) {
-    EXPECT_EQ(getrlimit(RLIMIT_FSIZE, &before_), 0);
-    const rlimit limit{bytes, before_.rlim_max};
-    EXPECT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
-  }
+  explicit FileSizeLimit(rlim_t bytes) : handler_(signal(SIGXFSZ, SIG_IGN)) { limit_.emplace(RLIMIT_FSIZE, bytes); }
   ~FileSizeLimit() {
-    EXPECT_EQ(setrlimit(RLIMIT_FSIZE, &before_), 0);
+    limit_.reset();
     signal(SIGXFSZ, handler_);
   }
   FileSizeLimit(const FileSizeLimit&) = delete;
@@ -23,7 +21,7 @@ class FileSizeLimit {
 
  private:
   const sighandler_t handler_;
-  rlimit before_{};
+  std::optional<ResourceLimit> limit_;
 };
 
 }  // namespace moed
