@@ -1,12 +1,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/ptrace.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstring>
 #include <fstream>
-#include <random>
 
 #include "tests/store/file_size_limit.h"
 #include "tests/store/small_store.h"
@@ -75,44 +76,59 @@ TEST(StoreWriterTest, ResumesAfterEveryPieceToTheSameBytes) {
   }
 }
 
-TEST(StoreWriterTest, KilledAtAnyInstantItResumesToTheSameBytes) {
+// Writes the store in a process that dies at its `call`th system call, before that does anything. False if it ended before.
+bool KilledAtSystemCall(int call, const std::string& path, const StoreDescription& description) {
+  const pid_t child = fork();
+  if (child == 0) {
+    if (ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) != 0) _exit(1);
+    raise(SIGSTOP);
+    auto writer = StoreWriter::Open(path, description, kSyncAlways);
+    if (!writer.ok()) _exit(2);
+    WritePieces(**writer, description);
+    _exit((*writer)->Finish().ok() ? 0 : 3);
+  }
+  EXPECT_GT(child, 0);
+  int status = 0;
+  waitpid(child, &status, 0);
+  for (int stop = 1; stop < 2 * call && WIFSTOPPED(status); ++stop) {  // each call stops twice, as it begins and as it ends
+    EXPECT_EQ(ptrace(PTRACE_SYSCALL, child, nullptr, nullptr), 0) << strerror(errno);
+    waitpid(child, &status, 0);
+  }
+  if (!WIFSTOPPED(status)) {
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+    return false;
+  }
+  kill(child, SIGKILL);
+  waitpid(child, &status, 0);
+  return true;
+}
+
+TEST(StoreWriterTest, KilledAtAnySystemCallItResumesToTheSameBytes) {
   MemoryFolder folder;
   const StoreDescription description = SmallDescription();
   const std::string expected = WriteSmallStore(folder / "expected.store");
-  const std::string path = folder / "killed.store";
-  std::mt19937 random(3);
-  int finished = 0, left_unfinished = 0;
-  uint32_t most_micros = 1500;  // so long that about half of them finish
-  for (int round = 0; round < 60; ++round) {
-    const pid_t child = fork();
-    ASSERT_GE(child, 0);
-    if (child == 0) {
-      auto writer = StoreWriter::Open(path, description, kSyncAlways);
-      if (writer.ok()) {
-        WritePieces(**writer, description);
-        (*writer)->Finish().IgnoreError();
-      }
-      _exit(0);
+  const std::string once = folder / "once.store", often = folder / "often.store";
+  int left_unfinished = 0, left_whole = 0;
+  for (int call = 1; KilledAtSystemCall(call, once, description); ++call) {
+    left_unfinished += Exists(once + ".partial") ? 1 : 0;
+    if (Exists(once)) {
+      ++left_whole;
+      ASSERT_EQ(FileContents(once), expected) << "what has the final name is whole, call " << call;
     }
-    usleep(random() % most_micros);  // not a wait for anything: the instant of death
-    kill(child, SIGKILL);
-    waitpid(child, nullptr, 0);
-    left_unfinished += Exists(path + ".partial") ? 1 : 0;
-    if (!Exists(path)) {
-      most_micros = std::min(most_micros + most_micros / 4, 1'000'000u);
-      continue;
-    }
-    ++finished;
-    most_micros -= most_micros / 5;
-    ASSERT_EQ(FileContents(path), expected) << "what has the final name is whole";
-    std::filesystem::remove(path);
+    auto writer = OpenWriter(once);
+    WritePieces(*writer, description);
+    ASSERT_TRUE(writer->Finish().ok());
+    ASSERT_EQ(FileContents(once), expected) << "killed at call " << call;
+    std::filesystem::remove(once);
+
+    // This one is taken up by a process that is killed as well.
+    KilledAtSystemCall(call, often, description);
+    if (!Exists(often)) continue;
+    ASSERT_EQ(FileContents(often), expected) << "killed at calls up to " << call;
+    std::filesystem::remove(often);
   }
-  EXPECT_GT(finished, 0);
   EXPECT_GT(left_unfinished, 0);
-  auto writer = OpenWriter(path);
-  WritePieces(*writer, description);
-  ASSERT_TRUE(writer->Finish().ok());
-  EXPECT_EQ(FileContents(path), expected);
+  EXPECT_GT(left_whole, 0);
 }
 
 TEST(StoreWriterTest, ReadsBackWhatIsWholeAndSaysWhatIsNot) {
